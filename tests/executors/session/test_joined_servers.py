@@ -163,9 +163,11 @@ def test_a_session_that_nobody_stops_ends_when_it_is_collected() -> None:
             await output_of(lost, f"held = open('{name}', 'w')")
             assert server_of(lost) == server
             assert holders(server, name)
+            folder = lost.place.scratch
+            assert folder is not None
             del lost
             gc.collect()
-            while holders(server, name):
+            while holders(server, name) or folder.exists():
                 await asyncio.sleep(0.01)
             assert await output_of(one, "1") == "1\n"
         await wait_for_end(server)

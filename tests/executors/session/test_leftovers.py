@@ -190,7 +190,24 @@ def test_a_killed_server_leaves_no_process(tmp_path: Path, monkeypatch: pytest.M
     assert [path for path in tmp_path.iterdir() if path.name.startswith("cellblock-")] == []
 
 
-def test_a_killed_caller_leaves_nothing_behind(tmp_path: Path) -> None:
+LOSE_A_SESSION = """
+from tests.executors.session.test_joined_servers import holders
+lost = open_session(running)
+lost.run_ok("held = open('held.txt', 'w')")
+found = holders(server_pid(running), 'held.txt')
+parents = {int(open(f'/proc/{pid}/stat').read().rsplit(')')[-1].split()[1]) for pid in found}
+for pid in parents - {*found}:  # the first process of its cell
+    os.kill(pid, 9)
+try:
+    lost.run('1')
+except BackendError:
+    pass
+else:
+    raise AssertionError"""
+
+
+@pytest.mark.parametrize("lose", ["", LOSE_A_SESSION])
+def test_a_killed_caller_leaves_nothing_behind(lose: str, tmp_path: Path) -> None:
     program = f"""
 import os, sys, tempfile
 tempfile.tempdir = {str(tmp_path)!r}
@@ -198,12 +215,14 @@ sys.path[0:0] = {[str(ROOT / "src"), str(ROOT)]!r}
 from tests.executors.session.live_session import open_server, open_session
 from tests.executors.session.test_leftovers import server_pid
 from benchmarks.processes import process_tree
+from cellblock import BackendError
 with open_server() as running:
     live = open_session(running, keep_processes=True)
     live.run_ok('1')
     branch = live.fork()[0]
     for one in (live, branch):
         one.run_ok({BUSY!r})
+    exec({lose!r})
     print(*process_tree(server_pid(running)), flush=True)
     os.kill(os.getpid(), 9)
 """

@@ -116,8 +116,8 @@ class SandboxSessionPlace(SandboxPlace):
         order = OpenSession(number, self._mounts(scratch), self._delete_at_end(scratch))
         try:
             check_answer((await connection.request(order))[0])
-        except asyncio.CancelledError:
-            if connection.is_open:  # the server still creates the session, so close it
+        except BaseException:
+            if connection.is_open:  # the server may have created the session, so close it
                 with contextlib.suppress(BackendError):
                     await connection.request(CloseSession(number))
             raise
@@ -138,10 +138,9 @@ class SandboxSessionPlace(SandboxPlace):
             scratch,
         )
         # For executors that are garbage-collected without `stop`.
-        loop, close = asyncio.get_running_loop(), server.close_session
-        self._removal = weakref.finalize(
-            self, server.remove_collected, loop, functools.partial(close, connection, number)
-        )
+        loop = asyncio.get_running_loop()
+        close = functools.partial(server.close_session, connection, number, scratch)
+        self._removal = weakref.finalize(self, server.remove_collected, loop, close)
         self._removal.atexit = False
 
     def _mounts(self, scratch: Path) -> tuple[MountSpec, ...]:
@@ -156,19 +155,16 @@ class SandboxSessionPlace(SandboxPlace):
 
     async def close(self, *, restarting: bool) -> None:
         """See `Place`."""
-        server, connection = self._server, self.connection
-        self._server = self.connection = None
+        server, connection, scratch = self._server, self.connection, self.scratch
+        self._server = self.connection = self.scratch = None
         try:
-            if server is not None and connection is not None:
+            if server is not None and connection is not None and scratch is not None:
                 if self._removal is not None:
                     self._removal.detach()
-                await server.close_session(connection, self.session.number)
+                await server.close_session(connection, self.session.number, scratch)
         finally:
             self.session.discard_checkpoints()
             await self._release_work_dir()
-            if self.scratch is not None:
-                await asyncio.to_thread(remove_tree, str(self.scratch))
-                self.scratch = None
             if not restarting:
                 await self._remove_temp_dir()
 

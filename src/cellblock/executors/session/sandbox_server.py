@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Self
 
@@ -26,6 +27,7 @@ from ...environments.virtualenv import environment_for, find_interpreter, site_p
 from ...errors import BackendError, BackendLost
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
+from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.session_orders import CloseSession
 from ..argument_checks import check_limits, check_policy, check_strings, check_virtual_env
 
@@ -140,12 +142,15 @@ class SessionServer(SharedServer):
         """Count a new session."""
         self._session_count += 1
 
-    async def close_session(self, connection: Connection, number: int) -> None:
-        """Close a session that the server has created, and count it no more."""
-        if connection.is_open:
-            with contextlib.suppress(BackendError):  # its cell can have ended before
-                await connection.request(CloseSession(number))
-        await self.remove_session()
+    async def close_session(self, connection: Connection, number: int, scratch: Path) -> None:
+        """Close a session that the server has created, count it no more, and remove its folder."""
+        try:
+            if connection.is_open:
+                with contextlib.suppress(BackendError):  # its cell can have ended before
+                    await connection.request(CloseSession(number))
+            await self.remove_session()
+        finally:
+            await asyncio.to_thread(remove_tree, str(scratch))
 
     async def remove_session(self) -> None:
         """Count a session that has ended. After its last one, a server that was joined closes."""

@@ -170,6 +170,7 @@ class Fork:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         if self._checkpoint is not None and self._checkpoint.by_value:
             branch.start_with_variables(self._checkpoint, is_branch=True)
+            branch.init.close_namespaces()
             return
         self._without_process.append(branch)
         if is_first:

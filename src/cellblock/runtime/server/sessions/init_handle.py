@@ -106,6 +106,7 @@ class SessionInitHandle:
         except ConnectionError:
             data, ancillary = b"", []
         if not data:
+            self._loop.unregister(self._socket.fileno())  # it may have to stay open: see `close`
             self._on_end("the first process of the session's cell ended")
             return
         if data.startswith(handshake.ERROR):

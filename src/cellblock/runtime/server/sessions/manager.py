@@ -103,6 +103,8 @@ class SessionManager:
             self._waiting.append(SessionJob(job.number, order, job.arrived))
             self._hand_out_spare()
         elif session is None:
+            if isinstance(order, CloseSession):  # by the client, of a session that was lost
+                self.folders_to_delete.pop(order.session, None)
             self._pending.refuse(job, _SESSION_GONE, lost=True)
         else:
             on_fault = functools.partial(self._on_request_fault, job, session)
@@ -114,6 +116,7 @@ class SessionManager:
         match order := job.order:
             case CloseSession():
                 self._end_programs(session)
+                self.folders_to_delete.pop(order.session, None)  # the client deletes them
                 self._close_session(order.session)
                 self._pending.answer(job, Answer())
             case KillProcess(key=str(key)) | ForkSession(key=str(key)) if (
@@ -293,7 +296,6 @@ class SessionManager:
         self.folders_to_delete[number] = delete
 
     def _close_session(self, number: int, why: str = "the session was closed") -> None:
-        self.folders_to_delete.pop(number, None)  # by the client that closes the session
         if (session := self._sessions.pop(number, None)) is not None:
             self._pending.refuse_all(session, why)
             self._retire(session)
