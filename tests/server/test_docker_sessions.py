@@ -70,7 +70,14 @@ def containers(server: Server) -> list[str]:
         *("--format", f'{{{{.ID}}}} {{{{.Label "{OWNER_LABEL}"}}}}'),
     )
     found = [row.partition(" ") for row in rows.splitlines()]
-    return [number for number, _, owner in found if json.loads(owner)["pid"] == server.process.pid]
+    return [number for number, _, owner in found if _owner_pid(owner) == server.process.pid]
+
+
+def _owner_pid(label: str) -> int | None:
+    try:
+        return json.loads(label)["pid"]
+    except ValueError:  # tests of other executors make containers with invalid labels
+        return None
 
 
 def test_programs_run_in_a_container_of_their_own(api: httpx.Client, server: Server) -> None:
