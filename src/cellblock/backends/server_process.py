@@ -89,6 +89,7 @@ class SandboxServerProcess(ServerProcess):
 
     def __init__(self, *, has_tenants: bool = True) -> None:
         """Start the process. Raise `BackendError` or `OSError`."""
+        assert sys.platform != "win32"  # the sandbox needs Linux
         self.listener: socket.socket | None = None
         self.listener_number: int | None = None
         if not has_tenants:

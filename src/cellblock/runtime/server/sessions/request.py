@@ -84,6 +84,10 @@ class SessionRequest:
             self._cpu_wait_left = 0.0 if is_urgent else _MAX_CPU_WAIT
         self.run.why = self.run.why or why
 
+    def shorten_grace(self, seconds: float) -> None:
+        """Let it be killed in `seconds`, even if its process waits for a CPU."""
+        self.kill_at, self._cpu_wait_left = min(self.kill_at, time.monotonic() + seconds), 0.0
+
     def extend_grace(self, now: float, cpu_wait: float) -> bool:
         """At `kill_at`, add the time that the process waited for a CPU. Return False if it is over.
 

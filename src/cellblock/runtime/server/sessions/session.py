@@ -278,7 +278,7 @@ class LiveSession:
         if request.run.why != "cpu_seconds" or request.exited_at or not self.main_ready:
             return
         if self.orphans.kill(self._main_pid):
-            request.kill_at = min(request.kill_at, time.monotonic() + _SPENDING_GRACE)
+            request.shorten_grace(_SPENDING_GRACE)
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
