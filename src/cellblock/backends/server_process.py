@@ -89,13 +89,12 @@ class SandboxServerProcess(ServerProcess):
 
     def __init__(self, *, has_tenants: bool = True) -> None:
         """Start the process. Raise `BackendError` or `OSError`."""
-        assert sys.platform != "win32"  # the sandbox needs Linux
         self.listener: socket.socket | None = None
         self.listener_number: int | None = None
         if not has_tenants:
             super().__init__(bootstrap.SANDBOX_SERVER, environment={})
             return
-        self.listener, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         self.listener_number = theirs.fileno()
         with theirs, contextlib.ExitStack() as opened:
             opened.enter_context(self.listener)

@@ -109,7 +109,9 @@ Family = tuple[LiveSession, LiveSession, LiveSession]
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_branch_cannot(name: str, family: Family) -> None:
     parent, attacker, victim = family
-    assert MARK in parent.output_of(ATTACKS[name]), "the attack does not work where it could"
+    # The victim's process may not be readable yet, while it is still being prepared.
+    found = (MARK in parent.output_of(ATTACKS[name]) for _ in range(100))
+    assert any(found), "the attack does not work where it could"
     assert MARK not in attacker.output_of(ATTACKS[name])
     assert victim.run_ok("print(secret.decode())") == MARK
 
