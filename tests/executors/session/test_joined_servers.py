@@ -161,11 +161,11 @@ def test_a_session_that_nobody_stops_ends_when_it_is_collected() -> None:
             lost = SandboxSessionCodeExecutor(limits=LIMITS, policy=policy)
             await output_of(lost, "1")
             assert server_of(lost) == server
-            processes, folder = len(descendants(server)), lost.place.scratch
+            folder = lost.place.scratch
             assert folder is not None
             del lost
             gc.collect()
-            while len(descendants(server)) >= processes or folder.exists():
+            while folder.exists():  # the last step of its end
                 await asyncio.sleep(0.01)
             assert await output_of(one, "1") == "1\n"
         await wait_for_end(server)
