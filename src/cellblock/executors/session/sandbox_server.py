@@ -159,7 +159,7 @@ class SessionServer(SharedServer):
             await self.close()
 
 
-# Sessions alone keep their server alive: it ends with the last one, also if nobody stops that.
+# The references of sessions keep a server here: it is removed with its last session.
 _joined: weakref.WeakValueDictionary[str, SessionServer] = weakref.WeakValueDictionary()
 
 
