@@ -31,6 +31,8 @@ KEEP_PATHS: Final = 4  # JSON: paths that the server must not delete at its end 
 SESSION_REQUEST: Final = 5  # JSON: a request to a live session, or about one
 SESSION_DATA: Final = 6  # raw bytes: a chunk of the value of the next request, or a line of input
 PING: Final = 7  # empty: asks for a PONG
+BOX_REQUEST: Final = 8  # JSON: an order of `box_orders`
+BOX_DATA: Final = 9  # raw bytes: input of a command, or of a file; empty at its end
 # From the server.
 READY: Final = 16  # JSON: blocks can be run; the version of Python
 STDOUT: Final = 17  # raw bytes
@@ -44,6 +46,9 @@ SESSION_REPLY: Final = 22  # JSON: the result of a request
 DISPLAY: Final = 23  # JSON: rich output: a MIME bundle and its metadata
 VALUE_CHUNK: Final = 24  # raw bytes: a chunk of the requested value
 INPUT_REQUEST: Final = 25  # JSON: the code waits for a line of input
+# From a box, forwarded by the server, besides STDOUT, STDERR and VALUE_CHUNK.
+BOX_STARTED: Final = 27  # JSON: the command runs
+BOX_REPLY: Final = 28  # JSON: the result of a request
 
 
 def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
