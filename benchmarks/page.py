@@ -50,4 +50,4 @@ def _cells(figure: Figure) -> tuple[str, str]:
     value = format_amount(figure.ours, figure.unit)
     if figure.ratio is not None:
         value = f"{figure.ratio:.{3 if figure.ratio < 0.1 else 2}f} × ({value})"
-    return value, {True: "met", False: "**missed**", None: ""}[figure.ok]
+    return value, {True: "met", False: "missed", None: ""}[figure.ok]

@@ -62,7 +62,7 @@ def starting(effort: Effort) -> list[Figure]:
         {"ours": _start_seconds, "theirs": lambda: time_call(lambda: run_plain("-c", "pass"))},
     )
     measure, note = (
-        "`start()`, beside `python -c pass`",
+        "`start()`, by `python -c pass`",
         f"the first start in a process: {first * 1000:.0f} ms",
     )
     bound = Bound("at most", 8)
