@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock.runtime import protocol
+from cellblock.runtime.box_orders import BOX_ORDERS, BoxAnswer, CommandStarted
 from cellblock.runtime.messages import (
     INIT_ORDERS,
     INIT_REPORTS,
@@ -25,6 +26,7 @@ from cellblock.runtime.messages import (
     Ready,
     RunRequest,
     TenantSpec,
+    check_reply,
 )
 from cellblock.runtime.packets import decode_fields, decode_packet, encode_packet
 from cellblock.runtime.session_orders import CHECKPOINT_ORDERS, PROCESS_ORDERS, SESSION_ORDERS
@@ -34,6 +36,7 @@ KINDS: tuple[type[tuple[Any, ...]], ...] = (
     *(ServerSpec, ZygoteSpec, TenantSpec, RunRequest, KeepPaths),
     *(Ready, Failure, Importing, FetchMounts, FetchedMounts),
     *dict.fromkeys((*SESSION_ORDERS, *PROCESS_ORDERS, *CHECKPOINT_ORDERS)),
+    *(*BOX_ORDERS, CommandStarted, BoxAnswer),
     *(*INIT_ORDERS, *INIT_REPORTS, ForkNext),
 )
 SCALARS: dict[object, st.SearchStrategy[Any]] = {
@@ -105,6 +108,27 @@ def test_what_a_server_reports_arrives_as_it_was(failure: Failure) -> None:
     ending = Ending(None, None, 0, 0, 0, 0)
     assert decode_fields(decoded(failure.encode(3)), Failure) == failure
     assert decode_fields(decoded(ending.encode(3)), Ending) == ending
+
+
+@given(values_of(BoxAnswer))
+def test_what_a_box_answers_arrives_as_it_was(answer: BoxAnswer) -> None:
+    assert decode_fields(decoded(answer.encode(3)), BoxAnswer) == answer
+
+
+@given(st.dictionaries(st.sampled_from([*BoxAnswer._fields, "other"]), JSON, min_size=1))
+def test_a_forged_answer_of_a_box_is_refused_or_has_the_types_that_it_should(
+    fields: dict[str, object],
+) -> None:
+    frame = protocol.Frame(protocol.BOX_REPLY, 1, json.dumps(fields).encode())
+    try:
+        check_reply(frame)
+    except protocol.ProtocolError:
+        return
+    answer = decode_fields(frame, BoxAnswer)
+    assert isinstance(answer.exit, int | None)
+    assert isinstance(answer.error, str | None)
+    assert all(isinstance(entry.name, str) for entry in answer.entries or ())
+    assert decode_fields(decoded(answer.encode(1)), BoxAnswer) == answer
 
 
 MESSAGES = st.sampled_from(KINDS).flatmap(values_of)

@@ -10,7 +10,14 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any
 
 from ..aio.shielded import wait_shielded
@@ -21,11 +28,10 @@ from ..errors import (
     BackendLost,
     CellblockError,
     ExecutorStopped,
-    PackageError,
     ServerFull,
-    WorkspaceError,
 )
 from ..runtime import protocol
+from ..runtime.box_orders import BoxAnswer, BoxOrder
 from ..runtime.messages import (
     Answer,
     BlockRequest,
@@ -38,6 +44,7 @@ from ..runtime.messages import (
     check_reply,
 )
 from ..runtime.packets import decode_fields, encode_packet
+from .failures import STOPPED_TEXT, failure_error, preload_error
 from .pending_run import PendingRun
 from .server_process import ServerProcess
 from .transport import ProcessTransport, Transport
@@ -51,8 +58,8 @@ _MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read fr
 _START_SECONDS = 60.0  # far more than a loaded machine needs
 _PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
 _VALUE_CHUNK_BYTES = 1 << 20
-_STOPPED_TEXT = "The executor, or the server of its session, was stopped."
-_FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
+_BOX_PIECE_BYTES = 1 << 18
+_FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.BOX_REPLY, protocol.FAILED)
 
 
 class Connection:
@@ -145,19 +152,74 @@ class Connection:
         `BackendError` if no cell could be started, and `WorkspaceError` if a file of the block
         could not be written.
         """
-        number = next(self._numbers)
         kind = protocol.RUN if isinstance(request, RunRequest) else protocol.SESSION_REQUEST
-        is_block = isinstance(request, BlockRequest)
-        message = protocol.encode(kind, number, encode_packet(request))
-        final_kind = protocol.ENDED if is_block else protocol.SESSION_REPLY
-        run = PendingRun(final_kind)
+        final_kind = protocol.ENDED if isinstance(request, BlockRequest) else protocol.SESSION_REPLY
+        async with self._open_run(kind, encode_packet(request), final_kind, token) as run:
+            for start in range(0, len(value), _VALUE_CHUNK_BYTES):
+                chunk = value[start : start + _VALUE_CHUNK_BYTES]
+                self._send(protocol.encode(protocol.SESSION_DATA, run.number, chunk))
+            while not run.is_done:
+                for frame in await self._next_frames(run):
+                    if frame.kind == protocol.INPUT_REQUEST and on_input is not None:
+                        question = decode_fields(frame, InputQuestion)
+                        await self._send_input(run, on_input(question))
+                    else:
+                        yield frame
+
+    async def run_box(
+        self,
+        order: BoxOrder,
+        token: Token | None = None,
+        *,
+        data: AsyncIterable[bytes] | None = None,
+    ) -> AsyncGenerator[protocol.Frame, None]:
+        """Carry out an order to a box and yield its frames.
+
+        The last frame has the kind BOX_REPLY, see `BoxAnswer`. Its `run` and that of all others is
+        the number of the order, which `SignalCommand` and `HoldOutput` name. Frames before it:
+        BOX_STARTED, STDOUT and STDERR of a command, VALUE_CHUNK of a file. `data` is the input of a
+        command or the contents of a file, whose pieces are asked for as fast as the box takes
+        them. An error that it raises is raised here.
+
+        Closing the generator early, cancelling its task and `token` as in `run`. Raises as `run`.
+        """
+        packet = encode_packet(order)
+        async with self._open_run(protocol.BOX_REQUEST, packet, protocol.BOX_REPLY, token) as run:
+            sending = None if data is None else asyncio.create_task(self._send_data(run, data))
+            try:
+                while not run.is_done:
+                    for frame in await self._next_frames(run):
+                        yield frame
+            finally:
+                if sending is not None:
+                    sending.cancel()
+
+    async def ask_box(self, order: BoxOrder, token: Token | None = None) -> tuple[BoxAnswer, bytes]:
+        """Carry out an order to a box. Return the answer and the bytes of VALUE_CHUNK before it.
+
+        Raises as `run` does.
+        """
+        answer, chunks = BoxAnswer(), bytearray()
+        async with contextlib.aclosing(self.run_box(order, token)) as frames:
+            async for frame in frames:
+                if frame.kind == protocol.BOX_REPLY:
+                    answer = decode_fields(frame, BoxAnswer)
+                elif frame.kind == protocol.VALUE_CHUNK:
+                    chunks += frame.payload
+        return answer, bytes(chunks)
+
+    @contextlib.asynccontextmanager
+    async def _open_run(
+        self, kind: int, packet: bytes, final_kind: int, token: Token | None
+    ) -> AsyncGenerator[PendingRun, None]:
+        """Send a request. At the end, cancel it unless it is done, and wait for its end."""
+        number = next(self._numbers)
+        message = protocol.encode(kind, number, packet)
+        run = PendingRun(number, final_kind)
         self.check_open()
         self._runs[number] = run
         try:
             self._send(message)
-            for start in range(0, len(value), _VALUE_CHUNK_BYTES):
-                chunk = value[start : start + _VALUE_CHUNK_BYTES]
-                self._send(protocol.encode(protocol.SESSION_DATA, number, chunk))
             calls = itertools.count()
 
             def cancel() -> None:
@@ -167,22 +229,16 @@ class Connection:
 
             with on_cancel(token, self._loop, cancel, repeats=True):
                 try:
-                    while not run.is_done:
-                        for frame in await self._next_frames(run):
-                            if frame.kind == protocol.INPUT_REQUEST and on_input is not None:
-                                question = decode_fields(frame, InputQuestion)
-                                await self._send_input(run, number, on_input(question))
-                            else:
-                                yield frame
+                    yield run
                 finally:
                     if not run.is_done and self.is_open:
-                        await self._abandon(run, number)
+                        await self._abandon(run)
         finally:
             del self._runs[number]
 
-    async def _abandon(self, run: PendingRun, number: int) -> None:
+    async def _abandon(self, run: PendingRun) -> None:
         """Cancel a run and wait for its end. Kill it if that takes long: nobody else might."""
-        message = protocol.encode(protocol.CANCEL, number)
+        message = protocol.encode(protocol.CANCEL, run.number)
         if run.is_first_cancellation():
             self._send(message)
         run.discard_frames = True
@@ -193,29 +249,42 @@ class Connection:
         finally:
             timer.cancel()
 
-    async def _send_input(
-        self, run: PendingRun, number: int, line: Coroutine[Any, Any, str]
-    ) -> None:
+    async def _send_data(self, run: PendingRun, data: AsyncIterable[bytes]) -> None:
+        """Send the input of a command, or the contents of a file, as fast as the box takes it."""
+        try:
+            async for piece in data:
+                for start in range(0, len(piece), _BOX_PIECE_BYTES):
+                    await run.data_window.acquire()
+                    part = piece[start : start + _BOX_PIECE_BYTES]
+                    self._send(protocol.encode(protocol.BOX_DATA, run.number, part))
+            self._send(protocol.encode(protocol.BOX_DATA, run.number))
+        except Exception as error:
+            run.data_error = error
+            run.notify(has_ended=False)
+
+    async def _send_input(self, run: PendingRun, line: Coroutine[Any, Any, str]) -> None:
         """Send the line that the code asked for, unless the run ends first."""
         reading = asyncio.ensure_future(line)
         try:
             await asyncio.wait({reading, run.ended()}, return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
                 data = reading.result().encode(errors="replace")
-                self._send(protocol.encode(protocol.SESSION_DATA, number, data))
+                self._send(protocol.encode(protocol.SESSION_DATA, run.number, data))
         finally:
             reading.cancel()
 
     async def _next_frames(self, run: PendingRun) -> list[protocol.Frame]:
-        while not run.frames and self._lost_reason is None:
+        while not run.frames and self._lost_reason is None and run.data_error is None:
             await run.wait()
             self._resume_reading()
+        if run.data_error is not None:
+            raise run.data_error
         frames = run.take_frames()
         self._resume_reading()
         for frame in frames:
             if frame.kind == protocol.FAILED:
                 run.is_done = True
-                raise _failure_error(decode_fields(frame, Failure), self.loss_advice)
+                raise failure_error(decode_fields(frame, Failure), self.loss_advice)
             run.is_done = run.is_done or frame.kind in _FINAL_KINDS
         if not frames:
             run.is_done = True
@@ -232,7 +301,7 @@ class Connection:
 
     def _end_error(self) -> BackendError:
         if self._was_stopped:
-            return ExecutorStopped(_STOPPED_TEXT)
+            return ExecutorStopped(STOPPED_TEXT)
         return BackendLost(f"{self._lost_reason} {self.loss_advice}".strip())
 
     def has_lost_server(self) -> bool:
@@ -283,12 +352,15 @@ class Connection:
         elif frame.kind == protocol.FAILED:
             failure = decode_fields(frame, Failure)
             reason = f"The runtime server failed: {failure.error}."
-            error = _preload_error(failure) if failure.module else None
+            error = preload_error(failure) if failure.module else None
             self._mark_lost(reason, ServerFull(reason) if failure.full else error)
 
     def _handle_run_frame(self, frame: protocol.Frame) -> None:
         run = self._runs.get(frame.run)
         if run is None or run.is_complete:
+            return
+        if frame.kind == protocol.BOX_TAKEN:
+            run.data_window.release()
             return
         is_final = frame.kind in _FINAL_KINDS
         if is_final and frame.kind not in (run.final_kind, protocol.FAILED):
@@ -336,7 +408,7 @@ class Connection:
                 protocol.encode(protocol.KEEP_PATHS, 0, encode_packet(KeepPaths(tuple(keep))))
             )
         self._was_stopped = self.is_open
-        self._mark_lost(_STOPPED_TEXT)
+        self._mark_lost(STOPPED_TEXT)
         if self._opened.done():
             self._opened.exception()  # so that asyncio does not log it as never retrieved
         await self.transport.close()
@@ -348,28 +420,6 @@ class Connection:
             "This executor was started in another process. Create one in this process."
         )
         self.transport.close_in_child()
-
-
-def _preload_error(failure: Failure) -> PackageError:
-    """Return the error for a module of `preload` that cannot be imported."""
-    return PackageError(
-        f"preload names {failure.module!r}, which the Python that runs the blocks cannot "
-        f"import. {failure.error}\n"
-        "Add the missing package to packages, or remove the module from preload."
-    )
-
-
-def _failure_error(failure: Failure, loss_advice: str) -> CellblockError:
-    """Return the error that the server reports for one run."""
-    if failure.stopped:
-        return ExecutorStopped(_STOPPED_TEXT)
-    if failure.full:
-        return ServerFull(f"The request was refused: {failure.error}.")
-    if failure.lost:
-        return BackendLost(f"The session was lost: {failure.error}. {loss_advice}".strip())
-    if failure.file:
-        return WorkspaceError(f"{failure.file} cannot be written: {failure.error}.")
-    return BackendError(f"The code could not be run: {failure.error}.")
 
 
 _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()

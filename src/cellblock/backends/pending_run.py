@@ -7,18 +7,22 @@ import itertools
 
 from ..runtime import protocol
 
+_MAX_UNTAKEN_PIECES = 2
 _MAX_JOINED_BYTES = 4096  # of one frame; longer ones gain nothing from being joined
 
 
 class PendingRun:
     """The unread frames of one run.
 
+    number        that of its frames
     final_kind    the kind of its last frame, unless that is FAILED
     is_complete   its last frame has been received, but maybe not been read
+    data_window   how many pieces of data can be sent before the box has taken an earlier one
+    data_error    what has failed while its data was made
     """
 
-    def __init__(self, final_kind: int) -> None:
-        self.final_kind, self.is_complete = final_kind, False
+    def __init__(self, number: int, final_kind: int) -> None:
+        self.number, self.final_kind, self.is_complete = number, final_kind, False
         self.frames = list[protocol.Frame]()
         self.is_done = False
         self.discard_frames = False
@@ -26,6 +30,8 @@ class PendingRun:
         self._has_ended = False
         self._ended: asyncio.Future[None] | None = None  # created on demand; few runs need it
         self._was_cancelled = False
+        self.data_window = asyncio.Semaphore(_MAX_UNTAKEN_PIECES)
+        self.data_error: Exception | None = None
 
     def is_first_cancellation(self) -> bool:
         """Return True for the first call."""

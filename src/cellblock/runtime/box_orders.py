@@ -2,12 +2,15 @@
 
 A box is a session with more than an interpreter. The first process of its cell carries these orders
 out. They arrive in frames of the kind `BOX_REQUEST`, from the caller by way of the server. Data for
-a command or a file follows in `BOX_DATA`; an empty one ends it. The last reply is a `BoxAnswer`.
-`CANCEL` kills a command, and ends the work on a file.
+a command or a file follows in `BOX_DATA`; an empty one ends it. `BOX_TAKEN` answers each piece, so
+that few are under way at once. The last reply is a `BoxAnswer`. `CANCEL` kills a command, and ends
+the work on a file.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Final, NamedTuple, get_args
 
 from . import protocol
@@ -47,7 +50,10 @@ class SignalCommand(NamedTuple):
 
 
 class HoldOutput(NamedTuple):
-    """Stop reading the output of a command, or go on. A full pipe makes it wait."""
+    """Stop reading the output of a command, or go on. A full pipe makes it wait.
+
+    Also of a file that is read.
+    """
 
     session: int
     command: int
@@ -55,15 +61,20 @@ class HoldOutput(NamedTuple):
 
 
 class ListCommands(NamedTuple):
-    """List the processes of commands that are running, and those that they have left."""
+    """List the processes of commands that are running, and those that they have left.
+
+    `others`: other processes, as the box sees them. The server adds them.
+    """
 
     session: int
+    others: tuple[int, ...] = ()
 
 
 class EndCommands(NamedTuple):
-    """Kill all processes of commands, and those that they have left."""
+    """Kill all processes of commands, and those that they have left. `others`: not these."""
 
     session: int
+    others: tuple[int, ...] = ()
 
 
 # Files. `path` is absolute, or relative to the work folder, and `user` as in `RunCommand`.
@@ -198,9 +209,10 @@ class BoxAnswer(NamedTuple):
     is_truncated    it wrote more than `output_bytes`
     wall, cpu       seconds
     peak            bytes of memory of its largest process
-    errno, error    what failed, and the text that says so, with the path
+    errno, error    what failed, and the text that says so. EPERM without a `path`: the user
+                    cannot be had
     entries         of a folder, or the one that was asked for
-    path            without links
+    path            without links; or what failed: a file, the current folder, or a program
     processes       of commands
     """
 
@@ -215,6 +227,19 @@ class BoxAnswer(NamedTuple):
     entries: tuple[FileEntry, ...] | None = None
     path: str | None = None
     processes: tuple[CommandProcess, ...] | None = None
+
+    @classmethod
+    def from_error(cls, error: Exception, path: str | None = None) -> BoxAnswer:
+        """Return the answer that `error` has prevented what was asked for, of `path`."""
+        number, text = errno.EINVAL, str(error)
+        if isinstance(error, MemoryError):
+            number, text = errno.ENOMEM, os.strerror(errno.ENOMEM)
+        elif isinstance(error, OSError):
+            number = error.errno or errno.EIO
+            text = error.strerror or text
+        if path is not None:
+            text = f"{text}: {path!r}"
+        return cls(errno=number, error=text, path=path)
 
     def encode(self, run: int) -> bytes:
         """Return the frame for `run`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from . import protocol
+from .box_orders import BoxAnswer, CommandStarted
 from .handshake import CellJob
 from .packets import WaitStatus, decode_fields, fields_of
 
@@ -276,6 +277,8 @@ _REPLIES: Final[Mapping[int, type[tuple[Any, ...]]]] = {
     protocol.FAILED: Failure,
     protocol.SESSION_REPLY: Answer,
     protocol.INPUT_REQUEST: InputQuestion,
+    protocol.BOX_STARTED: CommandStarted,
+    protocol.BOX_REPLY: BoxAnswer,
 }
 
 
@@ -328,6 +331,10 @@ class ForkBranchInits(NamedTuple):
     pid: int
 
 
+class StartBox(NamedTuple):
+    """Order: carry out what arrives over the stream that is passed, see `box_orders`."""
+
+
 class ForkNext(NamedTuple):
     """Order to a helper: fork a process for the next branch, with the descriptors that are passed.
 
@@ -374,7 +381,7 @@ class FetchedMounts(NamedTuple):
     error: str = ""
 
 
-INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits)
+INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits, StartBox)
 INIT_REPORTS = (Hello, ProcessExit, OrderResult)
-InitOrder = StartSession | MountFolders | ForkBranchInits
+InitOrder = StartSession | MountFolders | ForkBranchInits | StartBox
 InitReport = Hello | ProcessExit | OrderResult

@@ -49,6 +49,7 @@ INPUT_REQUEST: Final = 25  # JSON: the code waits for a line of input
 # From a box, forwarded by the server, besides STDOUT, STDERR and VALUE_CHUNK.
 BOX_STARTED: Final = 27  # JSON: the command runs
 BOX_REPLY: Final = 28  # JSON: the result of a request
+BOX_TAKEN: Final = 29  # empty: a piece of BOX_DATA has been used, and another one can be sent
 
 
 def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
