@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from cellblock.environments.virtualenv import environment_for, python_of
+from tests.frameworks import framework_python
 
 ROOT = Path(__file__).parents[1]
 AUTOGEN = ("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5")
@@ -18,9 +16,8 @@ AUTOGEN = ("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5")
 
 @pytest.fixture(scope="session")
 def autogen_python() -> Path:
-    """Return a Python with AutoGen and our dependencies. It is in the cache of environments."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return python_of(asyncio.run(environment_for([*AUTOGEN, *project["dependencies"]])))
+    """Return a Python with AutoGen and our dependencies."""
+    return framework_python(*AUTOGEN)
 
 
 def run_python(python: Path, *arguments: str) -> str:
