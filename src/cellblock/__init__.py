@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ExecutorStopped,
         FunctionError,
         ImageUnavailable,
+        ImageUnusable,
         ModelError,
         ModelOutputError,
         PackageError,
@@ -128,6 +129,7 @@ __all__ = [
     "FunctionWithRequirements",
     "FunctionWithRequirementsStr",
     "ImageUnavailable",
+    "ImageUnusable",
     "ImportFromModule",
     "JupyterClient",
     "JupyterCodeExecutor",
@@ -178,8 +180,8 @@ _MODULES = {
     "errors": (
         "AgentError BackendError BackendLost CassetteMismatch CellblockError CheckpointError "
         "ComponentError ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
-        "ModelError ModelOutputError PackageError SandboxUnavailable ServerFull ServiceError "
-        "SessionError UnsupportedValue WorkspaceError WorkspaceFileNotFound"
+        "ImageUnusable ModelError ModelOutputError PackageError SandboxUnavailable ServerFull "
+        "ServiceError SessionError UnsupportedValue WorkspaceError WorkspaceFileNotFound"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",

@@ -7,6 +7,7 @@ CellblockError
 │   ├── SandboxUnavailable              this machine lacks what the sandbox needs
 │   ├── ContainerEngineUnavailable      no container engine accepts a connection
 │   ├── ImageUnavailable                the image is missing and cannot be pulled
+│   ├── ImageUnusable (ValueError)      an image is damaged, too large, or for another machine
 │   ├── BackendLost (ConnectionError)   the runtime server ended while it was in use
 │   ├── ServerFull                      a limit leaves no room for more
 │   ├── ServiceError (ConnectionError)  a remote service refused a request, or gave no answer
@@ -58,6 +59,10 @@ class ContainerEngineUnavailable(BackendError):
 
 class ImageUnavailable(BackendError):
     """The image is missing and cannot be pulled. The message quotes the container engine."""
+
+
+class ImageUnusable(BackendError, ValueError):
+    """An image is damaged, too large, for another machine, or not one at all."""
 
 
 class BackendLost(BackendError, ConnectionError):

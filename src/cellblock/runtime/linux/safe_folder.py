@@ -198,6 +198,16 @@ class SafeFolder:
         """Create the hard link `name` to the file `path`, which no code can redirect."""
         os.link(path, _single(name), dst_dir_fd=self.descriptor, follow_symlinks=False)
 
+    def link_in(self, folder: SafeFolder, name: str, new_name: str) -> None:
+        """Create in `folder` the hard link `new_name` to the file or link `name` of this one."""
+        os.link(
+            _single(name),
+            _single(new_name),
+            src_dir_fd=self.descriptor,
+            dst_dir_fd=folder.descriptor,
+            follow_symlinks=False,
+        )
+
     def read_link(self, name: str) -> str:
         """Return the text of the symbolic link `name`."""
         return os.readlink(_single(name), dir_fd=self.descriptor)
