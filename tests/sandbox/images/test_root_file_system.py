@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from cellblock.errors import ImageUnusable
 from cellblock.sandbox.images.root_file_system import RootFileSystem, open_root
+from tests.plain_user import unprivileged_command
 from tests.sandbox.images.image_builder import (
     MACHINE,
     Layout,
@@ -163,6 +165,29 @@ def test_modes_are_kept_but_not_setuid(tmp_path: Path) -> None:
     }
     assert found == {"": 0o555, "closed": 0o500, "su": 0o755, "group": 0o775}
     assert stat.S_IMODE(os.stat(f"{path}/closed/y").st_mode) == 0o111
+
+
+def test_a_plain_user_owns_what_it_unpacks(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from cellblock.sandbox.images.root_file_system import open_root
+root = open_root(sys.argv[1])
+print(open(f"{root.path}/closed/x").read(), {os.lstat(f"{root.path}/{name}").st_uid for name in
+      ("", "closed", "closed/x", "link")} == {os.getuid()})
+"""
+    with tempfile.TemporaryDirectory() as folder_name:  # other users cannot enter `tmp_path`
+        folder_path = Path(folder_name)
+        folder_path.chmod(0o777)
+        info, data = file("closed/x", b"data", mode=0o400)
+        info.uid = info.gid = 12345
+        image = layer(folder("closed", 0o500), (info, data), link("link", "closed"))
+        start = unprivileged_command("-c", code, str(write_layout(folder_path / "image", image)))
+        if start is None:
+            pytest.skip("no Python that a plain user can start")
+        command, environment = start
+        environment = {**environment, "XDG_CACHE_HOME": f"{folder_name}/cache"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/")
+        assert done.stdout == "data True\n", done.stderr
 
 
 def test_devices_and_pipes_are_left_out(tmp_path: Path) -> None:
