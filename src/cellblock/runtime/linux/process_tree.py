@@ -16,6 +16,7 @@ _SIGKILL = 9  # signal.SIGKILL, which Windows does not have
 _EXITING = 4  # PF_EXITING, in the flags of /proc/PID/stat
 _KILL_BIT = 1 << (_SIGKILL - 1)
 _PAGE = 1 << 16
+_MAX_COMMAND_LINE = 1000  # bytes
 _FULL = 4000  # bytes; a longer list may be incomplete: the kernel returns one page per read
 # Errors that do not mean that the process has ended.
 _FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
@@ -137,12 +138,27 @@ def pid_in_namespace(pid: int, *, above: int = 0) -> int:
 
     Raise `OSError` if it cannot be read, for example with too many open files.
     """
+    found = _namespace_ids(pid)
+    return found[-1 - above] if found else 0
+
+
+def pid_seen_by(pid: int, observer: int) -> int:
+    """Return the ID of process `pid` in the process namespace of `observer`, which contains it.
+
+    Return 0 if one of them has ended. Raise as `pid_in_namespace`.
+    """
+    found, depth = _namespace_ids(pid), len(_namespace_ids(observer))
+    return found[depth - 1] if 0 < depth <= len(found) else 0
+
+
+def _namespace_ids(pid: int) -> list[int]:
+    """Return the IDs of process `pid` in our namespace, in those below, and in its own."""
     with _without_process():
         for line in _read(f"/proc/{pid}/status").splitlines():
             if line.startswith(b"NSpid:"):
-                return int(line.split()[-1 - above])
-        return pid  # gVisor has no such line; there, both are in the same namespace
-    return 0
+                return [int(word) for word in line.split()[1:]]
+        return [pid]  # gVisor has no such line; there, both are in the same namespace
+    return []
 
 
 def has_ended(pid: int) -> bool:
@@ -153,6 +169,14 @@ def has_ended(pid: int) -> bool:
     with _without_process():
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
     return True
+
+
+def command_line(pid: int) -> str:
+    """Return the beginning of the command line of process `pid`, "" if it is not known."""
+    with contextlib.suppress(OSError):
+        line = _read(f"/proc/{pid}/cmdline")[:_MAX_COMMAND_LINE].rstrip(b"\0")
+        return line.replace(b"\0", b" ").decode(errors="replace")
+    return ""
 
 
 def cpu_wait(pid: int) -> float:
@@ -206,6 +230,28 @@ def kill_descendants(root: int) -> bool:
         for pid in pids:
             send_signal(pid, number)
     return bool(pids)
+
+
+def kill_session(leader: int) -> None:
+    """Send SIGKILL to the processes below this one in the session that `leader` leads (setsid).
+
+    One call kills its process group, others are stopped first. One that is being forked may escape.
+    """
+    with contextlib.suppress(OSError):
+        os.killpg(leader, _SIGKILL)
+    with contextlib.suppress(OSError):
+        members = [pid for pid in descendants(os.getpid()) if session_of(pid) == leader]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in members:
+                send_signal(pid, number)
+
+
+def session_of(pid: int) -> int:
+    """Return the ID of the session of process `pid`, 0 if it has ended."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
 
 
 def kill_namespace() -> None:

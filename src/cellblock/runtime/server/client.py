@@ -197,6 +197,10 @@ class Client:
                 self.sessions.handle_request(frame)
             case protocol.SESSION_DATA if self.sessions is not None:
                 self.sessions.send_data(frame)
+            case protocol.BOX_REQUEST if self.sessions is not None:
+                self.sessions.boxes.handle_request(frame)
+            case protocol.BOX_DATA if self.sessions is not None:
+                self.sessions.boxes.forward(frame)
             case protocol.CANCEL:
                 self._cancel(frame.run)
             case protocol.PING:

@@ -133,7 +133,8 @@ def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> No
             control, fork_state, [out, err], folder=folder, saved=saved[0] if saved else None
         )
 
-    init = SessionInit(socket.socket(fileno=socket_fd), ZygoteSpec(), fork_session)
+    link, spec = socket.socket(fileno=socket_fd), ZygoteSpec(cwd=folder)
+    init = SessionInit(link, spec, fork_session, lambda: None)  # it is confined already
     gc.disable()  # finalizers of user code must not run here
     sys.settrace(None)
     sys.setprofile(None)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import shutil
 import signal
 import socket
@@ -34,12 +33,16 @@ from ...messages import (
     MountFolders,
     OrderResult,
     ProcessExit,
+    StartBox,
     StartSession,
 )
 from ...packets import decode_packet, encode_packet
 from ...spec import ZygoteSpec
+from ..box.launch import Home
+from ..box.service import BoxService
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
+from ..poll_loop import FOREVER, PollLoop, ignoring_faults
 from .fork_helper import close_all, helper_orders, reporting_errors
 
 _BRANCH_NAMESPACES = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
@@ -50,7 +53,7 @@ class SessionInit:
     """The orders of the server and how they are carried out.
 
     `fork_session` forks the session. It receives this object, the control stream and the two output
-    pipes, and the order.
+    pipes, and the order. `confine` confines a fork like a session.
     """
 
     def __init__(
@@ -58,9 +61,13 @@ class SessionInit:
         link: socket.socket,
         spec: ZygoteSpec,
         fork_session: Callable[[SessionInit, list[int], StartSession], None],
+        confine: Callable[[], None],
     ) -> None:
         self._socket, self._spec, self._fork_session = link, spec, fork_session
+        self._confine = confine
         self._wakeup_fds = (-1, -1)
+        self._loop = PollLoop()
+        self._box: BoxService | None = None
 
     def serve(self) -> NoReturn:
         """Carry out orders until the server closes the socket."""
@@ -68,17 +75,20 @@ class SessionInit:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(writer)
-        poll = select.poll()
-        for descriptor in (self._socket.fileno(), reader):
-            poll.register(descriptor, select.POLLIN)
+        self._loop = PollLoop()
+        self._loop.watch(self._socket.fileno(), self._handle_order)
+        self._loop.watch(reader, self._on_wakeup)
         while True:
-            for descriptor, _ in poll.poll():
-                if descriptor == reader:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(reader, 512)
-                    self._reap()
-                else:
-                    self._handle_order()
+            box = self._box
+            self._loop.run_once(FOREVER if box is None else box.next_deadline())
+            if self._box is not None:
+                with ignoring_faults():
+                    self._box.on_timer(time.monotonic())
+
+    def _on_wakeup(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wakeup_fds[0], 512)
+        self._reap()
 
     def send_hello(self, namespaces: Iterable[int] = ()) -> None:
         """Report that this process is ready."""
@@ -90,6 +100,7 @@ class SessionInit:
         self._socket.close()
         for descriptor in self._wakeup_fds:
             os.close(descriptor)
+        self._close_box()
 
     def _reap(self) -> None:
         while True:
@@ -99,7 +110,8 @@ class SessionInit:
                 return
             if pid == 0:
                 return
-            self._send(ProcessExit(pid, status, usage.ru_utime + usage.ru_stime))
+            if self._box is None or not self._box.on_exit(pid, status, usage):
+                self._send(ProcessExit(pid, status, usage.ru_utime + usage.ru_stime))
 
     def _send(self, message: InitReport, descriptors: Iterable[int] = ()) -> None:
         try:
@@ -128,12 +140,25 @@ class SessionInit:
                     attach_mounts([*order.targets], descriptors)
                 case ForkBranchInits():
                     self._fork_branch_inits(order, *descriptors)
+                case StartBox():
+                    self._start_box(socket.socket(fileno=os.dup(descriptors[0])))
         except Exception as error:
             self._send(OrderResult(f"{type(error).__name__}: {error}"))
         else:
             self._send(OrderResult())
         finally:
             close_all(descriptors)
+
+    def _start_box(self, stream: socket.socket) -> None:
+        self._close_box()
+        environment = dict(os.environb)
+        home = Home(self._spec.cwd, environment, self._confine, self.release)
+        self._box = BoxService(self._loop, stream, home, self._close_box)
+
+    def _close_box(self) -> None:
+        box, self._box = self._box, None
+        if box is not None:
+            box.close()
 
     def _fork_branch_inits(self, order: ForkBranchInits, link_fd: int) -> None:
         """Fork a helper, which forks a first process for each order that it receives.

@@ -28,7 +28,8 @@ _shells: list[Shell] = []
 
 def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confinement) -> NoReturn:
     """In a fork of the zygote: run as the first process of a session's cell."""
-    init = SessionInit(link, spec, functools.partial(_fork_session, spec, confinement))
+    fork_session = functools.partial(_fork_session, spec, confinement)
+    init = SessionInit(link, spec, fork_session, confinement.apply)
     try:
         if spec.namespaces:
             syscalls.unshare(syscalls.CLONE_NEWNS)

@@ -58,6 +58,7 @@ class SessionInitHandle:
         self.branches: set[SessionInitHandle] = set()
         # The process that the parent's session forked as this branch's: its ID there and here.
         self._adopted_pid = self._adopted_inner_pid = 0
+        self._main_session = 0  # the session of processes of the last main process
         self._child_lists: dict[int, process_tree.ChildList] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self._process: KnownProcess | None = None
@@ -151,15 +152,26 @@ class SessionInitHandle:
             os.close(descriptor)
         self.namespaces = []
 
-    def find_orphans(self, main_pid: int, others: set[int]) -> list[int]:
+    def branch_pids(self) -> set[int]:
+        """Return the process IDs of branches: of their first processes and their sessions."""
+        return {pid for branch in self.branches for pid in (branch.pid, branch.main_pid)}
+
+    def find_orphans(
+        self, main_pid: int, others: set[int], *, spares_commands: bool = False
+    ) -> list[int]:
         """Return the process IDs of the topmost processes that user code has left in the cell.
 
-        That excludes `main_pid`, the `others`, and the processes of branches.
+        That excludes `main_pid`, the `others`, and the processes of branches. `spares_commands`: of
+        the children of the first process, it includes only those in the session of processes (see
+        setsid) of the session's own process. The others are commands, or have left it on purpose.
         """
-        branches = {pid for branch in self.branches for pid in (branch.pid, branch.main_pid)}
-        known, ended = {main_pid, *others, *branches}, set[int]()
+        known, ended = {main_pid, *others, *self.branch_pids()}, set[int]()
         while True:
             reparented = set(self._children_of(self.pid)) - known
+            if spares_commands:
+                reparented = {
+                    pid for pid in reparented if process_tree.session_of(pid) == self._main_session
+                }
             found = reparented | set(self._children_of(main_pid) if main_pid else ()) - known
             if not found:
                 return []
@@ -195,7 +207,8 @@ class SessionInitHandle:
     # resource usage
 
     def measure_main(self) -> None:
-        """Measure what the process uses that runs the blocks."""
+        """Measure what the process uses that runs the blocks, which has just started."""
+        self._main_session = process_tree.session_of(self.main_pid)
         if self._usage is not None and self.main_pid:
             self._usage.track_process(self.main_pid)
 

@@ -38,6 +38,7 @@ from ..interfaces import FrameSender
 from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
 from ..storage import WritableFolders, mounted_folders
+from .box import SessionBoxes
 from .fork import CHECKPOINT_GONE, Fork
 from .pending import PendingRequests
 from .request import SessionJob
@@ -71,6 +72,7 @@ class SessionManager:
             MountClient(loop, mount_socket) if mount_socket is not None else NoMounts()
         )
         self._sessions: dict[int, LiveSession] = {}
+        self.boxes = SessionBoxes(loop, self._sessions)
         # Of open sessions, by number. Needed only if the server ends before them.
         self.folders_to_delete: dict[int, Sequence[str]] = {}
         self._spare: LiveSession | None = None
@@ -179,6 +181,8 @@ class SessionManager:
 
     def cancel_run(self, number: int) -> bool:
         """Stop run `number`. Return False if no session has such a run."""
+        if self.boxes.forward(protocol.Frame(protocol.CANCEL, number, b"")):
+            return True
         if number in self._fetching:
             self._fetching.remove(number)
             return True
@@ -241,6 +245,7 @@ class SessionManager:
         elif (fork := self._forks.get(session)) is not None:
             fork.fail(why)
         else:
+            self.boxes.close(session, Failure(why, lost=1))
             self._close_session(session.number, why)
 
     def _on_spare_gone(self, why: str) -> None:
@@ -302,6 +307,7 @@ class SessionManager:
 
     def _retire(self, session: LiveSession) -> None:
         self._restores.pop(session, None)
+        self.boxes.close(session, Failure("the session was closed", stopped=1))
         for fork in {fork for fork in self._forks.values() if fork.parent is session}:
             fork.abort(_SESSION_GONE)
         if session not in self._closing:

@@ -11,27 +11,33 @@ from .init_handle import SessionInitHandle
 
 
 class SessionOrphans:
-    """Finds, kills and stops these processes. `main_pid` is the session's process, or 0."""
+    """Finds, kills and stops these processes. `main_pid` is the session's process, or 0.
+
+    spares_commands   the cell has a box, whose commands are not killed
+    """
 
     def __init__(self, init: SessionInitHandle, checkpoints: CheckpointSet) -> None:
         self._init, self._checkpoints = init, checkpoints
         self._stopped = set[int]()
+        self.spares_commands = False
 
-    def find(self, main_pid: int) -> list[int]:
+    def find(self, main_pid: int, *, spares_commands: bool = False) -> list[int]:
         """Return the process IDs of the topmost ones."""
-        return self._init.find_orphans(main_pid, self._checkpoints.pids())
+        others = self._checkpoints.pids()
+        return self._init.find_orphans(main_pid, others, spares_commands=spares_commands)
 
     def kill(self, main_pid: int) -> bool:
         """Kill them with all their descendants. Return True if there were any.
 
         Kill none while a checkpoint is being made, which looks like one of them.
         """
-        if not self._checkpoints.is_resolved or not (found := self.find(main_pid)):
+        if not self._checkpoints.is_resolved:
             return False
+        found = self.find(main_pid, spares_commands=self.spares_commands)
         for pid in found:
             process_tree.kill_descendants(pid)
             process_tree.send_signal(pid, signal.SIGKILL)
-        return True
+        return bool(found)
 
     def pause(self, main: Channel | None) -> None:
         """Stop the session's process, and all of them with their descendants."""

@@ -1,0 +1,189 @@
+"""Carry out the orders to a box, in the first process of the session's cell.
+
+Nothing here waits. What the server does not read yet makes the commands wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable
+
+from ... import protocol
+from ...box_orders import (
+    BOX_ORDERS,
+    BoxAnswer,
+    BoxOrder,
+    CommandProcess,
+    EndCommands,
+    HoldOutput,
+    ListCommands,
+    RunCommand,
+    SignalCommand,
+)
+from ...linux import process_tree
+from ...packets import decode_packet
+from ..poll_loop import FOREVER, PollLoop
+from .command import Command
+from .file_workers import FileWorkers
+from .frame_link import FrameLink
+from .launch import Home
+from .pipe_drain import PipeDrain
+
+_END_INTERVAL, _END_SECONDS = 0.01, 30.0  # between looks for processes that are left; at most
+
+
+class BoxService:
+    """The commands and files of one box, and the stream to the server.
+
+    `on_end` is called when the server has closed it.
+    """
+
+    def __init__(
+        self, loop: PollLoop, stream: socket.socket, home: Home, on_end: Callable[[], None]
+    ) -> None:
+        self._loop, self._home, self._on_end = loop, home, on_end
+        self._link = FrameLink(loop, stream, self._on_frame, self._end, self._update_reading)
+        self._drain = PipeDrain(loop)
+        self._commands: dict[int, Command] = {}  # by the number of the request
+        self._by_pid: dict[int, Command] = {}  # also those that have been answered
+        self._files = FileWorkers(loop, self._link, home)
+        self._endings: dict[int, tuple[EndCommands, float]] = {}  # and when to give up
+        self._look_at = FOREVER
+
+    # what the server sends
+
+    def _on_frame(self, frame: protocol.Frame) -> None:
+        if frame.kind == protocol.BOX_REQUEST:
+            try:
+                self._handle(frame.run, decode_packet(frame.payload, *BOX_ORDERS))
+            except (OSError, MemoryError, ValueError, OverflowError) as error:
+                self._answer(frame.run, BoxAnswer.from_error(error))
+        elif (command := self._commands.get(frame.run)) is not None:
+            if frame.kind == protocol.BOX_DATA:
+                command.add_input(frame.payload)
+            elif frame.kind == protocol.CANCEL:
+                command.cancel()
+        else:
+            self._files.on_frame(frame)
+
+    def _handle(self, number: int, order: BoxOrder) -> None:
+        match order:
+            case RunCommand():
+                _check_user(order.user)
+                command = Command(number, order, self._home, self._loop, self._link, self._retire)
+                self._commands[number] = self._by_pid[command.pid] = command
+            case SignalCommand():
+                if (command := self._commands.get(order.command)) is None:
+                    raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+                command.send_signal(order.signal)
+                self._answer(number, BoxAnswer())
+            case HoldOutput():
+                if (command := self._commands.get(order.command)) is not None:
+                    command.hold(order.is_held)
+                else:
+                    self._files.hold(order.command, order.is_held)
+                self._answer(number, BoxAnswer())
+            case ListCommands():
+                self._answer(number, BoxAnswer(processes=self._processes(order.others)))
+            case EndCommands():
+                self._endings[number] = order, time.monotonic() + _END_SECONDS
+                self._end_commands()
+            case _:
+                _check_user(order.user)
+                self._files.submit(number, order)
+
+    def _answer(self, number: int, answer: BoxAnswer) -> None:
+        self._link.send(answer.encode(number))
+
+    def _retire(self, command: Command, pipes: Iterable[int]) -> None:
+        self._commands.pop(command.number, None)
+        self._drain.add(pipes)
+
+    def _update_reading(self) -> None:
+        for command in self._commands.values():
+            command.update_reading()
+        self._files.update_reading()
+
+    # its processes
+
+    def on_exit(self, pid: int, status: int, usage: resource.struct_rusage) -> bool:
+        """Handle the end of process `pid`, which was reaped. Return False if it is none of ours."""
+        is_ours = True
+        if (command := self._by_pid.pop(pid, None)) is not None:
+            command.on_exit(status, usage)
+        else:
+            is_ours = self._files.on_exit(pid)
+        self._end_commands()
+        return is_ours
+
+    def _topmost(self, others: Iterable[int]) -> set[int]:
+        """Return the children of this process without the `others` and those that are ours."""
+        return {*process_tree.children(os.getpid())} - {*others, *self._files.pids()}
+
+    def _processes(self, others: Iterable[int]) -> tuple[CommandProcess, ...]:
+        topmost = self._topmost(others)
+        found = [pid for top in topmost for pid in (top, *process_tree.descendants(top))]
+        return tuple(CommandProcess(pid, process_tree.command_line(pid)) for pid in sorted(found))
+
+    def _end_commands(self) -> None:
+        """Kill what is left for each order that asks for it, and answer once nothing is."""
+        now = time.monotonic()
+        for number, (order, until) in [*self._endings.items()]:
+            if (left := self._topmost(order.others)) and now < until:
+                for pid in left:
+                    process_tree.kill_descendants(pid)
+                    process_tree.send_signal(pid, signal.SIGKILL)
+                continue
+            del self._endings[number]
+            error = TimeoutError(errno.ETIMEDOUT, "processes that were killed do not end")
+            self._answer(number, BoxAnswer.from_error(error) if left else BoxAnswer())
+        self._look_at = now + _END_INTERVAL if self._endings else FOREVER
+
+    # time
+
+    def next_deadline(self) -> float:
+        """Return the time at which `on_timer` must be called."""
+        deadlines = [command.next_deadline() for command in self._commands.values()]
+        return min([self._look_at, self._files.next_deadline(), *deadlines])
+
+    def on_timer(self, now: float) -> None:
+        """Do the work that is due at the time `now`."""
+        for command in [*self._commands.values()]:
+            command.on_timer(now)
+        self._files.on_timer(now)
+        if now >= self._look_at:
+            self._end_commands()
+
+    # the end
+
+    def _end(self) -> None:
+        """Kill the commands: the server has closed the stream."""
+        for command in [*self._commands.values()]:
+            command.kill()
+        self.close()
+        self._on_end()
+
+    def close(self) -> None:
+        """Close all descriptors, also in a fork that becomes something else."""
+        self._link.close()
+        for command in self._commands.values():
+            command.close()
+        self._commands.clear()
+        self._files.close()
+        self._drain.close()
+
+
+def _check_user(user: str) -> None:
+    """Raise `PermissionError` unless `user` is the user of this box: by name or number, or ""."""
+    own = os.geteuid()
+    with contextlib.suppress(KeyError):
+        if user in ("", str(own)) or pwd.getpwnam(user).pw_uid == own:
+            return
+    raise PermissionError(errno.EPERM, f"commands cannot run as the user {user!r} here")

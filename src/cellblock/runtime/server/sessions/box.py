@@ -1,0 +1,140 @@
+"""The boxes of sessions, as the server sees them: it forwards orders to them, and their replies.
+
+A box is made at the first order to it. The first process of the session's cell carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ... import protocol
+from ...box_orders import (
+    BOX_ORDERS,
+    BoxAnswer,
+    BoxOrder,
+    CommandStarted,
+    EndCommands,
+    ListCommands,
+)
+from ...linux import process_tree
+from ...messages import Failure, StartBox
+from ...packets import decode_fields, decode_packet, encode_packet
+from ..descriptors import are_free
+from ..faults import DESCRIPTOR_LIMIT
+from ..interfaces import FrameSender
+from .channel import Channel
+from .fault_boundary import FaultBoundary
+from .session import LiveSession
+
+_DESCRIPTORS = 3  # that a box needs, one of them for long
+_OUTPUT = (protocol.STDOUT, protocol.STDERR)
+_DATA = (protocol.VALUE_CHUNK, protocol.BOX_TAKEN)
+_CHECKED = {protocol.BOX_STARTED: CommandStarted, protocol.BOX_REPLY: BoxAnswer}
+
+
+class SessionBox:
+    """The box of `session`. `runs` are the requests that have not been answered yet."""
+
+    def __init__(self, loop: FrameSender, session: LiveSession) -> None:
+        self._session, self._loop = session, FaultBoundary(loop, session.on_fault)
+        self.runs = set[int]()
+        self._channel = Channel(self._loop, self._on_frame, self._on_end, has_pidfd=False)
+        try:
+            self._channel.set_pid(session.init.pid)
+            session.init.send_order(StartBox(), [self._channel.peer_fd], self._on_started)
+            self._channel.close_peer()
+        except BaseException:
+            self._channel.close()
+            raise
+        session.orphans.spares_commands = True
+
+    def send(self, kind: int, run: int, payload: bytes = b"") -> None:
+        """Send a frame to the box."""
+        self._session.init.unpause()
+        self._channel.send(protocol.encode(kind, run, payload))
+
+    def order(self, run: int, order: BoxOrder, payload: bytes) -> None:
+        """Let the box carry out an order, whose packet is `payload`."""
+        if isinstance(order, ListCommands | EndCommands):
+            payload = encode_packet(order._replace(others=self._other_processes()))
+        self.send(protocol.BOX_REQUEST, run, payload)
+        self.runs.add(run)
+
+    def _other_processes(self) -> tuple[int, ...]:
+        """Return the processes of the session itself and of its branches, as the box sees them."""
+        init = self._session.init
+        main = self._session.main
+        pids = {*self._session.checkpoints.pids(), *init.branch_pids()}
+        pids |= {main.pid} if main is not None else set()
+        return tuple(process_tree.pid_seen_by(pid, init.pid) for pid in pids if pid)
+
+    def _on_frame(self, frame: protocol.Frame) -> None:
+        if frame.run not in self.runs:
+            return
+        if (kind := _CHECKED.get(frame.kind)) is not None:
+            decode_fields(frame, kind)
+        elif frame.kind not in (*_OUTPUT, *_DATA):
+            raise protocol.ProtocolError(f"A box sent a frame of kind {frame.kind}.")
+        if frame.kind == protocol.BOX_REPLY:
+            self.runs.remove(frame.run)
+        can_wait = frame.kind in _OUTPUT
+        self._loop.send(protocol.encode(*frame), can_wait=can_wait)
+        if not can_wait:
+            self._loop.flush()
+
+    def _on_started(self, error: str) -> None:
+        if error:
+            self._on_end()
+
+    def _on_end(self) -> None:
+        self._session.on_fault(ConnectionError("its box has ended"))
+
+    def close(self, failure: Failure) -> None:
+        """End the box. Its open requests are answered with `failure`."""
+        self._session.orphans.spares_commands = False
+        self._channel.close()
+        for run in self.runs:
+            self._loop.send(failure.encode(run))
+        self._loop.flush()
+        self.runs.clear()
+
+
+class SessionBoxes:
+    """The boxes of `sessions`, which are all open sessions by number."""
+
+    def __init__(self, loop: FrameSender, sessions: Mapping[int, LiveSession]) -> None:
+        self._loop, self._sessions = loop, sessions
+        self._boxes: dict[LiveSession, SessionBox] = {}
+
+    def handle_request(self, frame: protocol.Frame) -> None:
+        """Carry out an order to a box."""
+        order: BoxOrder = decode_packet(frame.payload, *BOX_ORDERS)
+        session = self._sessions.get(order.session)
+        if session is None:
+            self._refuse(frame.run, Failure("the session of the box does not exist", lost=1))
+        elif (box := self._boxes.get(session)) is not None:
+            box.order(frame.run, order, frame.payload)
+        elif not are_free(_DESCRIPTORS):
+            self._refuse(frame.run, Failure(DESCRIPTOR_LIMIT, full=1))
+        else:
+            box = self._boxes[session] = SessionBox(self._loop, session)
+            box.order(frame.run, order, frame.payload)
+
+    def _refuse(self, run: int, failure: Failure) -> None:
+        self._loop.send(failure.encode(run))
+        self._loop.flush()
+
+    def _of_run(self, run: int) -> SessionBox | None:
+        return next((box for box in self._boxes.values() if run in box.runs), None)
+
+    def forward(self, frame: protocol.Frame) -> bool:
+        """Forward data for a request, or its cancellation. Return False if no box works on it."""
+        if (box := self._of_run(frame.run)) is None:
+            return False
+        box.send(frame.kind, frame.run, frame.payload)
+        return True
+
+    def close(self, session: LiveSession, failure: Failure) -> None:
+        """End the box of `session`, if it has one. Its requests are answered with `failure`."""
+        if (box := self._boxes.pop(session, None)) is not None:
+            box.close(failure)
