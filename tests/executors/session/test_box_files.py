@@ -7,7 +7,6 @@ import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,6 +27,7 @@ from cellblock.runtime.box_orders import (
 )
 from cellblock.runtime.linux import process_tree
 from cellblock.runtime.packets import decode_fields
+from cellblock.testing.liveness import wait_until
 from tests.executors.session.box_client import BoxClient, pieces
 from tests.executors.session.live_session import open_session, run_async
 
@@ -378,10 +378,11 @@ def test_a_process_of_files_that_is_killed_is_replaced(box: BoxClient) -> None:
 
         writing = asyncio.create_task(written(box, "file", data()))
         await has_begun.wait()
-        for pid in process_tree.descendants(box.connection.pid):
-            if process_tree.command_line(pid) and is_worker(pid):
-                os.kill(pid, signal.SIGKILL)
+        workers = [*filter(is_worker, process_tree.descendants(box.connection.pid))]
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
         assert (await writing).errno == errno.EIO
+        await wait_until(lambda: all(map(process_tree.has_ended, workers)), "they have ended")
         assert await written(box, "file", pieces([b"x"])) == BoxAnswer()
 
     assert box.ask(ListCommands).processes == ()
@@ -390,6 +391,8 @@ def test_a_process_of_files_that_is_killed_is_replaced(box: BoxClient) -> None:
 
 def is_worker(pid: int) -> bool:
     """Return True for a process without output pipes in a session's cell: it works on files."""
-    folder = Path(f"/proc/{pid}/fd")
-    names = [os.readlink(folder / str(number)) for number in range(3)]
+    try:
+        names = [os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)]
+    except FileNotFoundError:
+        return False
     return names == ["/dev/null"] * 3

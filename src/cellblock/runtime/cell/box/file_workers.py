@@ -21,6 +21,7 @@ from .frame_link import FrameLink
 from .launch import Home
 
 _MAX_WORKERS, _MAX_IDLE = 4, 2
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 _CANCEL_SECONDS = 1.0  # until a worker that does not react is killed
 
 
@@ -59,6 +60,13 @@ class FileWorker:
         self.link = FrameLink(
             loop, ours, functools.partial(on_frame, self), functools.partial(on_end, self)
         )
+
+    def has_ended(self) -> bool:
+        """Return True if its process has ended, which may not have been handled yet."""
+        try:
+            return os.waitid(os.P_PID, self.pid, _LOOK) is not None
+        except ChildProcessError:
+            return True
 
     def begin(self, request: FileRequest) -> None:
         """Let it work on `request`."""
@@ -99,7 +107,7 @@ class FileWorkers:
     def _free_worker(self) -> FileWorker | None:
         """Return a worker without a request, or None if there are enough that work."""
         for worker in self._workers:
-            if worker.request is None:
+            if worker.request is None and not worker.has_ended():
                 return worker
         if len(self._workers) >= _MAX_WORKERS:
             return None
