@@ -22,6 +22,8 @@ from cellblock.environments.virtualenv import environment_for, python_of
 
 ROOT = Path(__file__).parents[1]
 SUITES = ROOT / "tests" / "integrations" / "suites"
+DSPY = ("dspy==3.4.1",)
+SMOLAGENTS = ("smolagents==1.26.0",)
 # Prints the pins that are not installed, and the files that are missing.
 CHECK = r"""
 import re, sys
@@ -67,12 +69,16 @@ def import_path(folder: Path) -> str:
     return os.pathsep.join([str(ROOT / "src"), str(links)])
 
 
-def run_in_framework(pins: tuple[str, ...], folder: Path, *arguments: str | Path) -> str:
+def run_in_framework(
+    pins: tuple[str, ...], folder: Path, *arguments: str | Path, given: str = ""
+) -> str:
     """Run Python where `pins` are installed, in `folder`. Require success, and return its output.
+
+    `given` is its input.
 
     The time limit of the test is the hang guard: it kills the process.
     """
-    done = _run(pins, folder, *arguments)
+    done = _run(pins, folder, *arguments, given=given)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -102,12 +108,13 @@ def _outcome(case: ElementTree.Element) -> str:
 
 
 def _run(
-    pins: tuple[str, ...], folder: Path, *arguments: str | Path
+    pins: tuple[str, ...], folder: Path, *arguments: str | Path, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [framework_python(*pins), *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": import_path(folder)},
+        input=given,
         capture_output=True,
         text=True,
         check=False,

@@ -394,7 +394,8 @@ def test_version_and_changelog_agree() -> None:
 def test_the_extra_all_holds_every_extra_that_users_need() -> None:
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
     extras = project["optional-dependencies"]
-    users = sorted(set(extras) - {"all", "dev", "bench", "docs", "kernels"})
+    frameworks = {path.stem.replace("_", "-") for path in (PACKAGE / "integrations").glob("*.py")}
+    users = sorted(set(extras) - frameworks - {"all", "dev", "bench", "docs", "kernels"})
     assert extras["all"] == [f"cellblock[{','.join(users)}]"]
 
 

@@ -12,6 +12,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+INTEGRATIONS = [page for page in PAGES if page.parent.name == "integrations"]
 OTHERS = [ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
 _INCLUDED = re.compile(r'^--8<-- "(.*)"$', re.MULTILINE)
 _SHOWN = re.compile(r"^[ ]*#>[ ]?(.*)$", re.MULTILINE)

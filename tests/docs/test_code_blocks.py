@@ -25,7 +25,15 @@ import pytest
 
 from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
-from tests.docs.markdown_pages import PAGES, ROOT, PageBlock, blocks, matches, page_name
+from tests.docs.markdown_pages import (
+    INTEGRATIONS,
+    PAGES,
+    ROOT,
+    PageBlock,
+    blocks,
+    matches,
+    page_name,
+)
 from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
 
@@ -56,7 +64,10 @@ def needs_of(page: Path) -> list[str]:
 
 
 def runnable_pages() -> list[object]:
-    """Return the pages with code to run. Those with "docker" in their name share one process."""
+    """Return the pages with code to run. Those with "docker" in their name share one process.
+
+    tests/integrations runs those of other frameworks.
+    """
     return [
         pytest.param(
             page,
@@ -64,7 +75,7 @@ def runnable_pages() -> list[object]:
             marks=[getattr(pytest.mark, name) for name in needs_of(page)],
         )
         for page in PAGES
-        if code_of(page)
+        if code_of(page) and page not in INTEGRATIONS
     ]
 
 

@@ -1,0 +1,172 @@
+"""Code of a live session calls functions of this process: what it can do, and what it cannot."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock.integrations.host_functions import BlockEnded, FunctionSession
+from cellblock.sandbox.probe import unavailable_reason
+
+user = contextvars.ContextVar("user", default="nobody")
+
+
+def add(first: int, second: int = 1) -> int:
+    return first + second
+
+
+def fail() -> None:
+    raise LookupError("there is no such city")
+
+
+def finish(value: object) -> None:
+    raise BlockEnded(value)
+
+
+async def later() -> str:
+    return "later"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[FunctionSession]:
+    if reason := unavailable_reason():
+        pytest.skip(f"no full sandbox here: {reason}")
+    session = FunctionSession(timeout=60)
+    session.functions = {
+        "add": add,
+        "fail": fail,
+        "finish": finish,
+        "later": later,
+        "host_id": os.getpid,
+        "user": user.get,
+        "size": len,
+        "repeat": str.__mul__,
+        "no_json": object,
+    }
+    yield session
+    session.stop()
+
+
+def output(session: FunctionSession, code: str) -> str:
+    return session.run(code).result.output.rstrip("\n")
+
+
+def test_functions_run_in_this_process(session: FunctionSession) -> None:
+    assert output(session, "print(add(2), add(2, second=3), later())") == "3 5 later"
+    assert session.run("host_id()").value == os.getpid()
+    assert output(session, "import os; print(host_id() == os.getpid())") == "False"
+
+
+def test_a_function_has_the_context_of_the_caller(session: FunctionSession) -> None:
+    token = user.set("me")
+    try:
+        assert session.run("user()").value == "me"
+    finally:
+        user.reset(token)
+    assert session.run("user()").value == "nobody"
+
+
+def test_an_error_of_a_function_is_an_error_of_the_code(session: FunctionSession) -> None:
+    code = "try:\n    fail()\nexcept RuntimeError as error:\n    print(error)"
+    assert output(session, code) == "LookupError: there is no such city"
+
+
+def test_a_function_can_end_the_block(session: FunctionSession) -> None:
+    code = "try:\n    print(1)\n    finish([1, None])\nexcept Exception:\n    pass\nprint(2)"
+    block = session.run(code)
+    assert block.end is not None
+    assert block.end.value == [1, None]
+    assert (block.result.exit_code, block.result.output) == (0, "1\n")
+    assert session.run("3").end is None
+
+
+def test_threads_of_the_code_call_functions(session: FunctionSession) -> None:
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool:\n    print(sum(pool.map(add, range(50))))"
+    )
+    assert output(session, code) == str(sum(range(51)))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("add(object())", "object objects cannot leave the sandbox. Pass text, numbers, "),
+        ("no_json()", "Object of type object is not JSON serializable"),
+        ("repeat('x', 17_000_000)", "The result is larger than 16777216 bytes."),
+    ],
+)
+def test_what_cannot_cross_is_an_error_of_the_code(
+    call: str, error: str, session: FunctionSession
+) -> None:
+    assert error in output(session, call)
+    assert output(session, "print(add(1))") == "2"
+
+
+def test_large_arguments_and_arrays_cross(session: FunctionSession) -> None:
+    assert session.run("size('x' * 10_000_000)").value == 10_000_000
+    assert session.run("import array; size(array.array('i', [1, 2]))").value == 2
+
+
+def test_a_function_that_was_replaced_by_the_code_is_back_in_the_next_block(
+    session: FunctionSession,
+) -> None:
+    session.run("add = print = exec = globals = None")
+    assert session.run("del print, exec, globals\nadd(1)").value == 2
+
+
+# What hostile code can send: it knows the marker, which is in its memory.
+REQUESTS = [
+    "['__class__', [], {}]",
+    "['eval', ['1'], {}]",
+    "['add']",
+    "['add', 'ab', {}]",
+    "['add', [1], [2]]",
+    "[['add'], [1], {}]",
+    "{'add': 1}",
+    "None",
+]
+
+
+@pytest.mark.parametrize("request_sent", REQUESTS)
+def test_only_calls_of_known_functions_are_answered(
+    request_sent: str, session: FunctionSession
+) -> None:
+    marker = session._marker
+    code = f"import builtins, json\nprint(builtins.input({marker!r} + json.dumps({request_sent})))"
+    assert output(session, code) == '{"error": "ValueError: There is no such function."}'
+
+
+def test_text_that_is_no_json_is_an_error(session: FunctionSession) -> None:
+    assert "JSONDecodeError" in output(session, f"print(input({session._marker!r} + '[' * 9))")
+
+
+def test_input_of_the_code_fails(session: FunctionSession) -> None:
+    with pytest.raises(EOFError, match="not available here"):
+        session.run("input('name? ')")
+    assert session.run("add(1)").value == 2
+
+
+@pytest.mark.usefixtures("session")
+def test_time_of_a_function_is_not_time_of_the_block() -> None:
+    other = FunctionSession(timeout=1)
+    other.functions = {"wait": lambda: threading.Event().wait(1.5)}
+    try:
+        assert other.run("wait()").value is False
+    finally:
+        other.stop()
+
+
+def test_the_value_of_a_block_is_that_of_its_last_expression(session: FunctionSession) -> None:
+    for code, value, printed in (
+        ("for _ in range(3):\n    print(_)\n'text'", "text", "0\n1\n2\n"),
+        ("{'a': (1, 2)}", {"a": [1, 2]}, ""),
+        ("object", "object", ""),
+        ("print('only')", None, "only\n"),
+    ):
+        block = session.run(code)
+        assert (block.value, block.printed) == (value, printed)
