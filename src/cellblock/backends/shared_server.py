@@ -160,7 +160,7 @@ class SharedSandboxBackend(Backend):
         except (BackendError, OSError) as error:
             if _needs_descriptors(error):
                 raise ServerFull(_TOO_MANY_FILES) from error
-            if isinstance(error, OSError):
+            if not isinstance(error, BackendError):
                 raise
             if not await server.is_exiting():
                 raise await sandbox_unavailable(error) from error
