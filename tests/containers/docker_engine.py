@@ -282,8 +282,13 @@ def share_engine(
 
 def _stop_after_last_user(folder: Path, engine: Engine, users: int) -> None:
     """Stop the engine in `folder`, unless another process still runs tests with it."""
-    with contextlib.suppress(BlockingIOError, FileNotFoundError, ProcessLookupError):
+    try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if engine.process is not None:
+            engine.process.returncode = 0  # the last user stops it: no ResourceWarning here
+        return
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         if engine.process is None:  # another process has started it
             process = os.pidfd_open(int((folder / "pid").read_text()))
             signal.pidfd_send_signal(process, signal.SIGTERM)
