@@ -18,7 +18,7 @@ from ...box_orders import BoxAnswer, CommandStarted, RunCommand
 from ...linux import process_tree
 from ..poll_loop import FOREVER, PollLoop
 from .frame_link import FrameLink
-from .launch import ENTER_FOLDER, EXECUTE, Home, StartFailure, launch, read_failure
+from .launch import ENTER_FOLDER, EXECUTE, Launcher, StartFailure, read_failure
 
 _READ_BYTES = 1 << 16
 _MAX_LAST_READS = 16  # of what is left in a pipe
@@ -118,13 +118,14 @@ class Command:
         self,
         number: int,
         order: RunCommand,
-        home: Home,
+        folder: str,
+        launcher: Launcher,
         loop: PollLoop,
         link: FrameLink,
         on_end: Callable[[Command, list[int]], None],
     ) -> None:
         self.number, self.state = number, CommandState.STARTING
-        self._order, self._folder = order, os.path.join(home.folder, order.cwd)
+        self._order, self._folder = order, os.path.join(folder, order.cwd)
         self._loop, self._link, self._on_end = loop, link, on_end
         self._started = time.monotonic()
         self._deadline = FOREVER if order.seconds is None else self._started + order.seconds
@@ -134,11 +135,11 @@ class Command:
         self._outputs: list[CommandOutput] = []
         self._input: CommandInput | None = None
         self._is_truncated = False
-        self.pid, self._report_fd = self._launch(home)
+        self.pid, self._report_fd = self._launch(launcher)
         loop.watch(self._report_fd, self._on_report)
         self.update_reading()
 
-    def _launch(self, home: Home) -> tuple[int, int]:
+    def _launch(self, launcher: Launcher) -> tuple[int, int]:
         theirs, ours = [-1], list[int]()
         try:
             if self._order.reads_input:
@@ -150,7 +151,7 @@ class Command:
                 theirs.append(writer)
             for descriptor in ours:
                 os.set_blocking(descriptor, False)
-            pid, report_fd = launch(self._order, home, (*theirs, theirs[-1])[:3])
+            pid, report_fd = launcher.start(self._order, (*theirs, theirs[-1])[:3])
         except BaseException:
             _close_all(ours)
             raise

@@ -35,7 +35,7 @@ from ...box_orders import (
 from ...linux import syscalls
 from ...linux.safe_folder import TEMPORARY
 from ...packets import decode_packet
-from .launch import Home, lead_session
+from .launch import Home, keep_only, lead_session, set_standard_streams
 
 _PIECE_BYTES = 1 << 18
 _READ_BYTES = 1 << 16
@@ -48,15 +48,15 @@ class RequestCancelled(Exception):
     """Nobody waits for the answer any more."""
 
 
-def run_worker(stream: socket.socket, home: Home) -> NoReturn:
+def run_worker(stream_fd: int, home: Home) -> NoReturn:
     """In a fork of the first process: work on files until the stream ends."""
     try:
-        home.release()
-        lead_session((-1, -1, -1))
+        lead_session()
+        set_standard_streams((-1, -1, -1))
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         home.confine()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # so that commands cannot inspect it
-        stream.setblocking(True)
+        stream = socket.socket(fileno=keep_only(stream_fd))
         _serve(OrderStream(stream), home.folder)
     finally:
         os._exit(1)

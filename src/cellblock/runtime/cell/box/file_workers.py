@@ -50,8 +50,7 @@ class FileWorker:
         try:
             self.pid = syscalls.fork_without_hooks()
             if self.pid == 0:
-                ours.close()
-                run_worker(theirs, home)
+                run_worker(theirs.fileno(), home)
         except BaseException:
             ours.close()
             raise

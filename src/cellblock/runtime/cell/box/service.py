@@ -33,7 +33,7 @@ from ..poll_loop import FOREVER, PollLoop
 from .command import Command
 from .file_workers import FileWorkers
 from .frame_link import FrameLink
-from .launch import Home
+from .launch import Home, Launcher
 from .pipe_drain import PipeDrain
 
 _END_INTERVAL, _END_SECONDS = 0.01, 30.0  # between looks for processes that are left; at most
@@ -48,7 +48,8 @@ class BoxService:
     def __init__(
         self, loop: PollLoop, stream: socket.socket, home: Home, on_end: Callable[[], None]
     ) -> None:
-        self._loop, self._home, self._on_end = loop, home, on_end
+        self._loop, self._folder, self._on_end = loop, home.folder, on_end
+        self._launcher, self._prepare_at = Launcher(home), FOREVER
         self._link = FrameLink(loop, stream, self._on_frame, self._end, self._update_reading)
         self._drain = PipeDrain(loop)
         self._commands: dict[int, Command] = {}  # by the number of the request
@@ -77,7 +78,16 @@ class BoxService:
         match order:
             case RunCommand():
                 _check_user(order.user)
-                command = Command(number, order, self._home, self._loop, self._link, self._retire)
+                self._prepare_at = 0.0
+                command = Command(
+                    number,
+                    order,
+                    self._folder,
+                    self._launcher,
+                    self._loop,
+                    self._link,
+                    self._retire,
+                )
                 self._commands[number] = self._by_pid[command.pid] = command
             case SignalCommand():
                 if (command := self._commands.get(order.command)) is None:
@@ -119,13 +129,14 @@ class BoxService:
         if (command := self._by_pid.pop(pid, None)) is not None:
             command.on_exit(status, usage)
         else:
-            is_ours = self._files.on_exit(pid)
+            is_ours = self._files.on_exit(pid) or self._launcher.on_exit(pid)
         self._end_commands()
         return is_ours
 
     def _topmost(self, others: Iterable[int]) -> set[int]:
         """Return the children of this process without the `others` and those that are ours."""
-        return {*process_tree.children(os.getpid())} - {*others, *self._files.pids()}
+        own = {*others, *self._files.pids(), *self._launcher.pids()}
+        return {*process_tree.children(os.getpid())} - own
 
     def _processes(self, others: Iterable[int]) -> tuple[CommandProcess, ...]:
         topmost = self._topmost(others)
@@ -151,7 +162,7 @@ class BoxService:
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
         deadlines = [command.next_deadline() for command in self._commands.values()]
-        return min([self._look_at, self._files.next_deadline(), *deadlines])
+        return min([self._look_at, self._prepare_at, self._files.next_deadline(), *deadlines])
 
     def on_timer(self, now: float) -> None:
         """Do the work that is due at the time `now`."""
@@ -160,6 +171,9 @@ class BoxService:
         self._files.on_timer(now)
         if now >= self._look_at:
             self._end_commands()
+        if now >= self._prepare_at:
+            self._prepare_at = FOREVER
+            self._launcher.prepare()
 
     # the end
 
@@ -177,6 +191,7 @@ class BoxService:
             command.close()
         self._commands.clear()
         self._files.close()
+        self._launcher.close()
         self._drain.close()
 
 

@@ -151,8 +151,7 @@ class SessionInit:
 
     def _start_box(self, stream: socket.socket) -> None:
         self._close_box()
-        environment = dict(os.environb)
-        home = Home(self._spec.cwd, environment, self._confine, self.release)
+        home = Home(self._spec.cwd, dict(os.environb), self._confine)
         self._box = BoxService(self._loop, stream, home, self._close_box)
 
     def _close_box(self) -> None:
