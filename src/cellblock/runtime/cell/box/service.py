@@ -149,6 +149,7 @@ class BoxService:
         for number, (order, until) in [*self._endings.items()]:
             if (left := self._topmost(order.others)) and now < until:
                 for pid in left:
+                    process_tree.send_signal(pid, signal.SIGSTOP)
                     process_tree.kill_descendants(pid)
                     process_tree.send_signal(pid, signal.SIGKILL)
                 continue
