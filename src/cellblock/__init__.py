@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .blocks import CodeBlock, MarkdownCodeExtractor, extract_code_blocks
+    from .box.docker import DockerSandbox
+    from .box.results import CommandResult
+    from .box.sandbox import Sandbox
     from .cancellation import CancellationToken
     from .components import Component, ComponentModel, load_component, register_component
     from .environments.virtualenv import create_virtual_env
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
         AgentError,
         BackendError,
         BackendLost,
+        BoxGone,
         CassetteMismatch,
         CellblockError,
         CheckpointError,
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
         ServiceError,
         SessionError,
         UnsupportedValue,
+        UserUnsupported,
         WorkspaceError,
         WorkspaceFileNotFound,
     )
@@ -99,6 +104,7 @@ __all__ = [
     "BackendError",
     "BackendLost",
     "BlockResult",
+    "BoxGone",
     "CancellationToken",
     "CassetteMismatch",
     "CellblockError",
@@ -108,6 +114,7 @@ __all__ = [
     "CodeExecutor",
     "CodeResult",
     "CommandLineCodeResult",
+    "CommandResult",
     "Component",
     "ComponentError",
     "ComponentModel",
@@ -116,6 +123,7 @@ __all__ = [
     "DockerCommandLineCodeExecutor",
     "DockerJupyterCodeExecutor",
     "DockerJupyterServer",
+    "DockerSandbox",
     "DockerSessionCodeExecutor",
     "Ended",
     "Event",
@@ -149,6 +157,7 @@ __all__ = [
     "PackageError",
     "Policy",
     "PullProgress",
+    "Sandbox",
     "SandboxCommandLineCodeExecutor",
     "SandboxSessionCodeExecutor",
     "SandboxSessionServer",
@@ -160,6 +169,7 @@ __all__ = [
     "Started",
     "UnsupportedValue",
     "Usage",
+    "UserUnsupported",
     "Variable",
     "WorkspaceError",
     "WorkspaceFileNotFound",
@@ -174,14 +184,18 @@ __all__ = [
 # Module -> the public names that it defines.
 _MODULES = {
     "blocks": "CodeBlock MarkdownCodeExtractor extract_code_blocks",
+    "box.docker": "DockerSandbox",
+    "box.results": "CommandResult",
+    "box.sandbox": "Sandbox",
     "cancellation": "CancellationToken",
     "components": "Component ComponentModel load_component register_component",
     "environments.virtualenv": "create_virtual_env",
     "errors": (
-        "AgentError BackendError BackendLost CassetteMismatch CellblockError CheckpointError "
-        "ComponentError ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
-        "ImageUnusable ModelError ModelOutputError PackageError SandboxUnavailable ServerFull "
-        "ServiceError SessionError UnsupportedValue WorkspaceError WorkspaceFileNotFound"
+        "AgentError BackendError BackendLost BoxGone CassetteMismatch CellblockError "
+        "CheckpointError ComponentError ContainerEngineUnavailable ExecutorStopped FunctionError "
+        "ImageUnavailable ImageUnusable ModelError ModelOutputError PackageError "
+        "SandboxUnavailable ServerFull ServiceError SessionError UnsupportedValue UserUnsupported "
+        "WorkspaceError WorkspaceFileNotFound"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",

@@ -9,6 +9,8 @@ CellblockError
 │   ├── ImageUnavailable                the image is missing and cannot be pulled
 │   ├── ImageUnusable (ValueError)      an image is damaged, too large, or for another machine
 │   ├── BackendLost (ConnectionError)   the runtime server ended while it was in use
+│   │   └── BoxGone                     a box was closed, or its server or container was lost
+│   ├── UserUnsupported (ValueError)    commands of a box cannot run as the given user
 │   ├── ServerFull                      a limit leaves no room for more
 │   ├── ServiceError (ConnectionError)  a remote service refused a request, or gave no answer
 │   └── ExecutorStopped                 `stop` was called while a block ran
@@ -67,6 +69,14 @@ class ImageUnusable(BackendError, ValueError):
 
 class BackendLost(BackendError, ConnectionError):
     """The runtime server ended while it was in use. The message quotes its last output."""
+
+
+class BoxGone(BackendLost):
+    """A box was closed, or its server or container was lost. The message says which."""
+
+
+class UserUnsupported(BackendError, ValueError):
+    """Commands and files of a box cannot be used as the given user. The message names it."""
 
 
 class ServerFull(BackendError):

@@ -13,6 +13,7 @@ class RunOptions:
     """How a run differs from what `execute_code_blocks` does by default.
 
     run_seconds       its time limit, if that is lower than the executor's
+    replaces_timeout  `run_seconds` is its time limit in place of the executor's `timeout`
     written_bytes     its limit of written bytes, if that is lower than the executor's
     shows_value       a fresh Python process prints the value of its last line
 
@@ -29,6 +30,7 @@ class RunOptions:
     """
 
     run_seconds: float | None = None
+    replaces_timeout: bool = False
     written_bytes: int | None = None
     shows_value: bool = False
     is_silent: bool = False

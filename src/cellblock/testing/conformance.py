@@ -1,10 +1,11 @@
-"""Check that an executor, built in or your own, keeps the contract of executors.
+"""Check that an executor or a box, built in or your own, keeps its contract.
 
     python -m cellblock.testing.conformance sandbox
     python -m cellblock.testing.conformance mypackage.mymodule:MyExecutor --only time_limit
+    python -m cellblock.testing.conformance box
 
-The executor class must accept ``work_dir`` and ``timeout``, and for some checks ``limits`` and
-``save_output``.
+The class must accept ``work_dir`` and ``timeout``, and for some checks ``limits`` and
+``save_output``; that of a box ``idle_seconds``.
 """
 
 from __future__ import annotations
@@ -12,21 +13,29 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from typing import TextIO
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TextIO, TypeVar
 
-from . import checks
+from . import boxes, checks
+from .boxes.registry import BOX_CHECKS, BOXES, BoxTarget
 from .registry import CHECKS, Check, checks_for
 from .target import EXECUTORS, CheckSkipped, ConformanceTarget
 
+T = TypeVar("T")
+
 __all__ = [
+    "BOX_CHECKS",
     "CHECKS",
     "Check",
     "CheckSkipped",
+    "BoxTarget",
     "ConformanceTarget",
+    "boxes",
     "checks",
     "checks_for",
     "main",
     "run",
+    "run_box_checks",
 ]
 
 
@@ -35,8 +44,19 @@ async def run(target: ConformanceTarget, only: str = "", out: TextIO = sys.stdou
 
     Writes the outcome of each check to `out`.
     """
+    return await _run_all(checks_for(target), target, only, out)
+
+
+async def run_box_checks(target: BoxTarget, only: str = "", out: TextIO = sys.stdout) -> int:
+    """Run the checks of boxes, as `run` does."""
+    return await _run_all(BOX_CHECKS, target, only, out)
+
+
+async def _run_all(
+    found: Mapping[str, Callable[[T], Awaitable[None]]], target: T, only: str, out: TextIO
+) -> int:
     failed, skipped = list[str](), list[str]()
-    for name, function in checks_for(target).items():
+    for name, function in found.items():
         if only not in name:
             continue
         try:
@@ -73,23 +93,22 @@ def main() -> None:
     def conformance(executor: str, only: str, options: tuple[str, ...]) -> None:
         """Run the conformance checks on EXECUTOR.
 
-        EXECUTOR is sandbox, local, session, docker, docker-session, jupyter or module:Class.
+        EXECUTOR is sandbox, local, session, docker, docker-session, jupyter, box, docker-box or
+        module:Class.
         """
-        factory = EXECUTORS.get(executor, executor)
+        known = {**EXECUTORS, **BOXES}
+        factory = known.get(executor, executor)
         if ":" not in factory:
             raise click.BadParameter(
-                f"{executor!r} is neither one of {', '.join(EXECUTORS)} nor module:Class"
+                f"{executor!r} is neither one of {', '.join(known)} nor module:Class"
             )
-        sys.exit(
-            1
-            if asyncio.run(
-                run(
-                    ConformanceTarget(factory, dict(option.split("=", 1) for option in options)),
-                    only,
-                )
-            )
-            else 0
+        given = dict(option.split("=", 1) for option in options)
+        target = BoxTarget(factory, given)
+        is_box = target.is_box
+        work = (
+            run_box_checks(target, only) if is_box else run(ConformanceTarget(factory, given), only)
         )
+        sys.exit(1 if asyncio.run(work) else 0)
 
     conformance(prog_name="python -m cellblock.testing.conformance")
 

@@ -239,7 +239,8 @@ class Place(ABC):
 
     def wall_seconds(self, options: RunOptions) -> float | None:
         """Return the time limit of a block."""
-        return shortest(self.settings.timeout, self.limits.wall_seconds, options.run_seconds)
+        timeout = None if options.replaces_timeout else self.settings.timeout
+        return shortest(timeout, self.limits.wall_seconds, options.run_seconds)
 
     @property
     def limits(self) -> Limits:

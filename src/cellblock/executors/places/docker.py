@@ -48,8 +48,14 @@ _CONTAINER_REPLACED = (
 
 
 class DockerPlace(Place):
-    """See `DockerCommandLineCodeExecutor`."""
+    """See `DockerCommandLineCodeExecutor`.
 
+    Set before the start by what an executor is a part of:
+
+    recovers   a server that is lost during a block is replaced
+    """
+
+    recovers = True
     # The server can run on another machine and as another user.
     server_writes_files = False
 
@@ -305,6 +311,8 @@ class DockerPlace(Place):
 
         Raise `BackendLost` if no new server can be started.
         """
+        if not self.recovers:
+            raise error
         async with self._recovery_lock:
             if self.connection is None:  # `stop` was called while the block ran
                 raise error

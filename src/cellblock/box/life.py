@@ -1,0 +1,160 @@
+"""BoxLife: start a box once, send it orders, and end it when nobody uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
+from dataclasses import dataclass
+
+from ..aio.shielded import run_to_end
+from ..backends.connection import Connection
+from ..errors import BackendError, BackendLost, BoxGone, ExecutorStopped, UserUnsupported
+from ..executors.session.base import SessionExecutor
+from ..runtime import protocol
+from ..runtime.box_orders import BoxAnswer, BoxOrder, FileEntry
+from ..runtime.packets import decode_fields
+
+_CLOSED = "This box was closed."
+
+
+@dataclass(frozen=True)
+class BoxLink:
+    """The connection of a box that is started, and the number of its session."""
+
+    connection: Connection
+    session: int
+
+    def frames(
+        self, order: BoxOrder, data: AsyncIterable[bytes] | None = None
+    ) -> AsyncGenerator[protocol.Frame, None]:
+        """Carry out an order. See `Connection.run_box`."""
+        return self.connection.run_box(order._replace(session=self.session), data=data)
+
+
+class BoxLife:
+    """What keeps a box alive. It belongs to the background loop.
+
+    gone   why the box cannot be used any more; "" if it can
+    """
+
+    def __init__(self, session: SessionExecutor, idle_seconds: float | None) -> None:
+        self.session = session
+        self.gone = ""
+        self._idle_seconds = idle_seconds
+        self._is_started = False
+        self._use_count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def copy_for(self, session: SessionExecutor) -> BoxLife:
+        """Return the life of a branch, which is started."""
+        branch = BoxLife(session, self._idle_seconds)
+        branch._is_started = True
+        branch._set_timer()
+        return branch
+
+    async def start(self) -> None:
+        """Start the box, unless it is started. Raise `BoxGone` after its end."""
+        self._check()
+        if not self._is_started:
+            await self.session.start()
+            self._is_started = True
+            self._set_timer()
+            self._check()
+
+    def _check(self) -> None:
+        if self.gone:
+            raise BoxGone(f"{self.gone} Create a new one.")
+
+    async def close(self, reason: str = _CLOSED) -> None:
+        """End the box and all that runs in it."""
+        if not self.gone:
+            self.gone = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        # As after a `with` block, the session does not start again on its next use.
+        await run_to_end(self.session.__aexit__(None, None, None))
+
+    @contextlib.asynccontextmanager
+    async def use(self, *, is_counted: bool = True) -> AsyncGenerator[BoxLink]:
+        """Start the box if necessary. While it is in use, it is not idle, if that `is_counted`."""
+        await self.start()
+        self._use_count += is_counted
+        self._set_timer()
+        try:
+            with self._report_loss():
+                place = self.session.place
+                yield BoxLink(place.require_connection(), place.session.number)
+        finally:
+            self._use_count -= is_counted
+            self._set_timer()
+
+    @contextlib.contextmanager
+    def _report_loss(self) -> Generator[None]:
+        try:
+            yield
+        except BoxGone:
+            raise
+        except (BackendLost, ExecutorStopped) as error:
+            self.gone = self.gone or f"The box is gone: {error}"
+            raise BoxGone(f"{self.gone} Create a new one.") from error
+
+    async def ask(
+        self, order: BoxOrder, data: AsyncIterable[bytes] | None = None, *, path: str = ""
+    ) -> tuple[BoxAnswer, bytes]:
+        """Carry out an order. Return the answer and the bytes that came before it.
+
+        Raise `OSError`, with `path` as the name of the file, or `UserUnsupported`.
+        """
+        answer, chunks = BoxAnswer(), bytearray()
+        async with self.use() as link, contextlib.aclosing(link.frames(order, data)) as frames:
+            async for frame in frames:
+                if frame.kind == protocol.VALUE_CHUNK:
+                    chunks += frame.payload
+                elif frame.kind == protocol.BOX_REPLY:
+                    answer = decode_fields(frame, BoxAnswer)
+        check_box_answer(answer, path)
+        return answer, bytes(chunks)
+
+    def _set_timer(self) -> None:
+        """Let the box end later, if it is not used until then."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._idle_seconds is not None and not self._use_count and not self.gone:
+            loop = asyncio.get_running_loop()
+            close = weakref.WeakMethod(self._close_idle)
+            self._timer = loop.call_later(self._idle_seconds, _call_if_alive, close)
+
+    def _close_idle(self) -> None:
+        reason = f"This box was idle for {self._idle_seconds:g} s and has closed itself."
+        closing = asyncio.ensure_future(self.close(reason))
+        _closing.add(closing)
+        closing.add_done_callback(_closing.discard)
+
+
+_closing = set[asyncio.Future[None]]()  # the loop keeps no reference to them
+
+
+def _call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    if (call := method()) is not None:
+        call()
+
+
+def check_box_answer(answer: BoxAnswer, path: str = "") -> None:
+    """Raise what `answer` reports: `OSError` about `path`, or `UserUnsupported`."""
+    if answer.errno is None:
+        return
+    if answer.errno == errno.EPERM and answer.path is None:
+        raise UserUnsupported(answer.error or "The user cannot be had.")
+    raise OSError(answer.errno, os.strerror(answer.errno), path or answer.path)
+
+
+def single_entry(answer: BoxAnswer) -> FileEntry:
+    """Return the entry of an answer about one file."""
+    if not answer.entries:
+        raise BackendError("The answer of the box does not describe the file.")
+    return answer.entries[0]

@@ -1,0 +1,80 @@
+"""Every home of a box meets the contract. The sandbox also meets it without root."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock.sandbox.probe import unavailable_reason
+from cellblock.testing.conformance import BOX_CHECKS, CheckSkipped
+from tests.box.shared_box import SharedBoxTarget
+from tests.executors.session import session_image
+from tests.plain_user import unprivileged_command
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[SharedBoxTarget]:
+    if reason := unavailable_reason():
+        pytest.skip(f"the sandbox is not available: {reason}")
+    target = SharedBoxTarget("cellblock:Sandbox")
+    yield target
+    asyncio.run(target.close())
+
+
+@pytest.fixture(scope="module")
+def docker() -> Iterator[SharedBoxTarget]:
+    with pytest.MonkeyPatch.context() as patch:
+        image = session_image.use_session_image(patch)
+        target = SharedBoxTarget("cellblock:DockerSandbox", {"image": image})
+        yield target
+        asyncio.run(target.close())
+
+
+def check(target: SharedBoxTarget, name: str) -> None:
+    try:
+        asyncio.run(BOX_CHECKS[name](target))
+    except CheckSkipped as reason:
+        pytest.skip(str(reason))
+
+
+# Maps checks to the reason why they must fail in the sandbox.
+DIFFERENCES = {
+    "commands_see_and_signal_each_other": "each command is in a Landlock domain of its own",
+}
+SANDBOX_CASES = [
+    pytest.param(
+        name,
+        marks=[pytest.mark.xfail(strict=True, raises=AssertionError, reason=DIFFERENCES[name])]
+        if name in DIFFERENCES
+        else [],
+    )
+    for name in BOX_CHECKS
+]
+
+
+@pytest.mark.parametrize("name", SANDBOX_CASES)
+def test_a_box_in_the_sandbox_meets_the_contract(sandbox: SharedBoxTarget, name: str) -> None:
+    check(sandbox, name)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", BOX_CHECKS)
+def test_a_box_in_a_container_meets_the_contract(docker: SharedBoxTarget, name: str) -> None:
+    check(docker, name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_sandbox_meets_the_contract_without_root() -> None:
+    made = unprivileged_command("-m", "cellblock.testing.conformance", "box")
+    if made is None:
+        pytest.skip("no Python that a user without rights could start")
+    argv, environment = made
+    done = subprocess.run(
+        argv, env=environment, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\nok ") > 80, done.stdout
