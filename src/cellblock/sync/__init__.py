@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .azure import ACADynamicSessionsCodeExecutor, AzureContainerCodeExecutor
     from .base import SyncCodeExecutor as SyncCodeExecutor
+    from .box import DockerSandbox, Sandbox
     from .command_line import LocalCommandLineCodeExecutor, SandboxCommandLineCodeExecutor
     from .docker import (
         DockerCommandLineCodeExecutor,
@@ -25,10 +26,12 @@ __all__ = [
     "AzureContainerCodeExecutor",
     "DockerCommandLineCodeExecutor",
     "DockerJupyterCodeExecutor",
+    "DockerSandbox",
     "DockerSessionCodeExecutor",
     "JupyterCodeExecutor",
     "JupyterServerCodeExecutor",
     "LocalCommandLineCodeExecutor",
+    "Sandbox",
     "SandboxCommandLineCodeExecutor",
     "SandboxSessionCodeExecutor",
     "SandboxSessionServer",
@@ -38,6 +41,7 @@ __all__ = [
 _MODULES = {
     "azure": "ACADynamicSessionsCodeExecutor AzureContainerCodeExecutor",
     "base": "SyncCodeExecutor",
+    "box": "DockerSandbox Sandbox",
     "command_line": "LocalCommandLineCodeExecutor SandboxCommandLineCodeExecutor",
     "docker": ("DockerCommandLineCodeExecutor DockerJupyterCodeExecutor DockerSessionCodeExecutor"),
     "jupyter": "JupyterCodeExecutor JupyterServerCodeExecutor",

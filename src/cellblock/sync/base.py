@@ -212,10 +212,11 @@ class SyncSession(SyncCodeExecutor):
         forking = self._executor.fork(
             count, checkpoint=checkpoint, max_copied_bytes=max_copied_bytes
         )
-        return [self._wrap(branch) for branch in background_loop().run(forking)]
+        return [self.wrap(branch) for branch in background_loop().run(forking)]
 
     @classmethod
-    def _wrap(cls, executor: SessionExecutor) -> Self:
+    def wrap(cls, executor: SessionExecutor) -> Self:
+        """Return the synchronous face of `executor`."""
         wrapper = cls.__new__(cls)
         wrapper._executor = executor
         return wrapper
