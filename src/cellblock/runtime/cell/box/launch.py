@@ -158,9 +158,7 @@ def _await_start(link_fd: int, home: Home) -> NoReturn:
         _prepare(home)
         link = socket.socket(fileno=keep_only(link_fd))
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # until it executes a program
-        message, descriptors, _, _ = socket.recv_fds(
-            link, _MAX_MESSAGE, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-        )
+        message, descriptors, _, _ = socket.recv_fds(link, _MAX_MESSAGE, _MAX_DESCRIPTORS)
         if message:
             with _reporting_failure(descriptors[0]) as report:
                 *missing, out, err = descriptors[1:]
@@ -207,13 +205,13 @@ def _prepare(home: Home) -> None:
         if _signal.getsignal(number) == _SIG_IGN:
             _signal.signal(number, _SIG_DFL)
     home.confine()
-    # Let none reach the program, also none that a library has made inheritable.
-    _for_range(_FIRST_DESCRIPTOR, _CLOSE_ON_EXEC)
 
 
 def _become(start: CommandStart, descriptors: Sequence[int], steps: list[bytes]) -> NoReturn:
     """Execute the program. Raise `OSError`."""
     set_standard_streams(descriptors[1:])
+    # Let no other one reach the program. Some libraries, and `recv_fds`, make inheritable ones.
+    _for_range(_FIRST_DESCRIPTOR, _CLOSE_ON_EXEC)
     steps.append(ENTER_FOLDER)
     os.chdir(start.folder)
     steps.append(EXECUTE)

@@ -1,0 +1,194 @@
+"""Commands of a box attack its first process, which must not be reached, stopped or filled."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock import SandboxSessionServer
+from cellblock.runtime import protocol
+from cellblock.runtime.box_orders import (
+    BoxAnswer,
+    EndCommands,
+    HoldOutput,
+    ListFolder,
+    ReadFile,
+    SignalCommand,
+)
+from cellblock.runtime.linux import process_tree
+from tests.executors.session.box_client import BoxClient
+from tests.executors.session.live_session import open_session, run_async
+
+MIB = 1 << 20
+
+# Tries to get at process `pid`, and prints what succeeds.
+PROBE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def probe(pid):
+    for name in ("mem", "environ", "maps", "stack"):
+        try:
+            with open(f"/proc/{pid}/{name}", "rb", 0) as file:
+                if name == "mem":
+                    file.seek(int(open(f"/proc/{pid}/maps").read().split("-")[0], 16))
+                file.read(16) and print("read", name)
+        except OSError: pass
+    for name in ("fd", "root", "cwd"):
+        try:
+            os.listdir(f"/proc/{pid}/{name}")
+            print("list", name)
+        except OSError: pass
+    if libc.ptrace(16, pid, 0, 0) == 0:
+        print("ptrace")
+    if libc.syscall(438, os.pidfd_open(pid), 0, 0) >= 0:
+        print("pidfd_getfd")
+"""
+OWN_CHILD = """
+if (child := os.fork()) == 0:
+    import signal; signal.pause()
+probe(child)
+os.kill(child, 9)
+"""
+ALL_OTHERS = """
+for pid in range(1, 300):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError: continue
+    except PermissionError: pass
+    if pid != os.getpid(): probe(pid)
+"""
+
+
+@pytest.fixture
+def box(shared: SandboxSessionServer) -> Iterator[BoxClient]:
+    with open_session(shared) as live:
+        yield BoxClient(live)
+
+
+def assert_works(box: BoxClient) -> None:
+    """Assert that commands, files and blocks are as they should be."""
+    assert box.output_of("echo out") == "out"
+    assert box.ask(ListFolder, ".").errno is None
+    assert box.live.run_ok("kept") == "41"
+
+
+def test_a_command_has_no_descriptor_of_ours(box: BoxClient) -> None:
+    expected = ["0", "1", "2", "3"]  # the last one is the folder itself
+    for _ in range(2):  # the first one is a fork, others have waited
+        assert box.output_of("exec ls /proc/self/fd").split() == expected
+    large = "x" * 100_000  # too much for the process that waits
+    assert box.output_of("exec ls /proc/self/fd", env=(("LARGE", large),)).split() == expected
+
+
+def test_a_command_cannot_look_into_our_processes(box: BoxClient) -> None:
+    """They are the first process, the one that waits, and those that work on files."""
+    box.live.run_ok("kept = 41")
+    assert box.ask(ListFolder, ".").errno is None
+    inside = box.run("python3", "-c", PROBE + OWN_CHILD).stdout.decode().split("\n")
+    assert {"read mem", "list fd"} <= {*inside}, "the attack does not work where it could"
+    # The session's process and its checkpoints run the code of the same user.
+    code = "import os; print(os.getpid())"
+    session = box.live.run_ok(code)
+    others = ALL_OTHERS.replace("pid != os.getpid()", f"pid not in (os.getpid(), {session})")
+    assert box.run("python3", "-c", PROBE + others).stdout.decode() == ""
+    assert_works(box)
+
+
+def test_signals_to_everybody_reach_no_process_of_ours(box: BoxClient) -> None:
+    box.live.run_ok("kept = 41")
+    box.ask(ListFolder, ".")
+    box.shell("kill -9 -1; kill -9 0")
+    box.shell("for n in $(seq 1 50); do [ $n = $$ ] || kill -9 $n; done")
+    box.shell("for n in $(seq 1 50); do [ $n = $$ ] || kill -STOP $n; done")
+    assert_works(box)
+
+
+def test_a_signal_that_does_not_exist_is_an_error(box: BoxClient) -> None:
+    async def check() -> None:
+        number = asyncio.get_running_loop().create_future()
+
+        def on_frame(frame: protocol.Frame) -> None:
+            if frame.kind == protocol.BOX_STARTED:
+                number.set_result(frame.run)
+
+        running = asyncio.create_task(box.start("sleep", "100", on_frame=on_frame))
+        run = await number
+        for signal in (-1, 65, 1 << 40):
+            answer, _ = await box.connection.ask_box(SignalCommand(box.number, run, signal))
+            assert answer.errno == errno.EINVAL
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_async(check())
+
+
+def peak_bytes(box: BoxClient) -> dict[int, int]:
+    """Return the most memory that each process of the server, and itself, has had."""
+    found = dict[int, int]()
+    for pid in (box.connection.pid, *process_tree.descendants(box.connection.pid)):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                found[pid] = int(line.split()[1]) * 1024
+    return found
+
+
+def growth(box: BoxClient, before: dict[int, int]) -> dict[int, int]:
+    """Return by how much `peak_bytes` has grown for each process."""
+    after = peak_bytes(box)
+    return {pid: after[pid] - size for pid, size in before.items() if pid in after}
+
+
+def test_a_gigabyte_of_output_takes_no_memory(box: BoxClient) -> None:
+    box.run("true")
+    before = peak_bytes(box)
+    done = box.run("head", "-c", str(1 << 30), "/dev/zero", output_bytes=MIB)
+    assert (len(done.stdout), done.answer.is_truncated, done.answer.exit) == (MIB, True, 0)
+    grown = growth(box, before)
+    assert max(grown.values()) < 16 * MIB, grown
+
+
+def test_a_command_that_nobody_reads_fills_nothing(box: BoxClient) -> None:
+    """Its output is held, and waits in its pipe."""
+
+    async def check() -> None:
+        number = asyncio.get_running_loop().create_future()
+
+        def on_frame(frame: protocol.Frame) -> None:
+            if frame.kind == protocol.BOX_STARTED:
+                number.set_result(frame.run)
+
+        before = peak_bytes(box)
+        command = box.start("sh", "-c", "sleep 0.2; exec cat /dev/zero", on_frame=on_frame)
+        endless = asyncio.create_task(command)
+        await box.connection.ask_box(HoldOutput(box.number, await number, True))
+        for _ in range(20):
+            assert (await box.start("head", "-c", "3000000", "/dev/zero")).answer.exit == 0
+        grown = growth(box, before)
+        endless.cancel()
+        await asyncio.wait([endless])
+        assert max(grown.values()) < 64 * MIB, grown
+
+    run_async(check())
+
+
+def test_a_fork_bomb_ends_with_its_command(shared: SandboxSessionServer) -> None:
+    with open_session(shared) as live:
+        box = BoxClient(live)
+        live.run_ok("kept = 41")
+        done = box.shell("f() { f | f & }; f; sleep 100", seconds=1)
+        assert done.answer.exit == 124
+        assert box.ask(EndCommands) == BoxAnswer()
+        assert_works(box)
+
+
+def test_links_out_of_the_box_lead_nowhere(box: BoxClient, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    box.output_of(f"ln -s {secret} link; ln -s / root")
+    for path in ("link", f"root{secret}", str(secret), f"../..{secret}"):
+        answer, data = box.ask_with_data(ReadFile(box.number, path))
+        assert (answer.errno, data) == (errno.ENOENT, b"")
