@@ -8,11 +8,25 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown_pages import INTEGRATIONS, blocks, matches, page_name
-from tests.frameworks import DSPY, ROOT, SMOLAGENTS, run_in_framework
+from tests.frameworks import (
+    DEEPAGENTS,
+    DSPY,
+    INSPECT,
+    PYDANTIC_AI,
+    ROOT,
+    SMOLAGENTS,
+    run_in_framework,
+)
 
 pytestmark = [pytest.mark.docs, pytest.mark.network, pytest.mark.timeout(300)]
 
-PINS = {"dspy": DSPY, "smolagents": SMOLAGENTS}
+PINS = {
+    "deepagents": DEEPAGENTS,
+    "dspy": DSPY,
+    "inspect": INSPECT,
+    "pydantic-ai": PYDANTIC_AI,
+    "smolagents": SMOLAGENTS,
+}
 
 
 @pytest.mark.parametrize("page", INTEGRATIONS, ids=page_name)

@@ -1,0 +1,142 @@
+"""CellblockEnvironment: a sandbox for each sample of Inspect. Needs the extra `inspect-ai`."""
+
+# Inspect is not a dependency, so a type checker may not find it.
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
+    SandboxUnavailableError,
+    SandboxUserUnsupportedError,
+    sandboxenv,
+)
+from pydantic import BaseModel
+
+from ..box.base import Box
+from ..box.docker import DockerSandbox
+from ..box.sandbox import Sandbox
+from ..errors import BackendLost, UserUnsupported
+
+
+class CellblockConfig(BaseModel, frozen=True, extra="forbid"):
+    """What a task wants: `sandbox=SandboxEnvironmentSpec("cellblock", CellblockConfig(...))`.
+
+    image      that of containers; None for sandboxes of this machine
+    packages   what the Python of the sandboxes can import
+    """
+
+    image: str | None = None
+    packages: tuple[str, ...] = ()
+
+    def make_sandbox(self) -> Box:
+        """Return a sandbox without a time limit: Inspect has limits of its own."""
+        if self.image is None:
+            return Sandbox(timeout=None, packages=self.packages)
+        return DockerSandbox(self.image, timeout=None, packages=self.packages)
+
+
+@sandboxenv(name="cellblock")
+class CellblockEnvironment(SandboxEnvironment):
+    """The sandbox of a sample: `Task(..., sandbox="cellblock")`."""
+
+    def __init__(self, sandbox: Box) -> None:
+        self.sandbox = sandbox
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, object]) -> CellblockConfig:
+        """Return the configuration that a log has."""
+        return CellblockConfig.model_validate(config)
+
+    @classmethod
+    async def sample_init(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        metadata: dict[str, str],
+    ) -> dict[str, SandboxEnvironment]:
+        """Start the sandbox of a sample."""
+        if not isinstance(config, CellblockConfig | None):
+            raise ValueError(f"config must be a CellblockConfig, not {config!r:.100}.")
+        sandbox = (config or CellblockConfig()).make_sandbox()
+        await sandbox.start()
+        return {"default": cls(sandbox)}
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        """Close the sandbox of a sample."""
+        for environment in environments.values():
+            await environment.as_type(cls).sandbox.close()
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,  # noqa: ASYNC109
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        """Run a command, once. Raise what `SandboxEnvironment.exec` names."""
+        limit = SandboxEnvironmentLimits
+        with _errors_of_inspect():
+            done = await self.sandbox.exec(
+                cmd,
+                stdin=input,
+                cwd=cwd,
+                env=env,
+                user=user,
+                timeout=timeout,
+                max_output_bytes=limit.MAX_EXEC_OUTPUT_SIZE,
+            )
+        if done.timed_out:
+            raise TimeoutError(f"The command reached its time limit of {timeout} seconds.")
+        if done.truncated:
+            output = done.stdout_text + done.stderr_text
+            raise OutputLimitExceededError(limit.MAX_EXEC_OUTPUT_SIZE_STR, output)
+        success = done.exit_code == 0
+        return ExecResult(success, done.exit_code, done.stdout_text, done.stderr_text)
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        """Write a file, and make the folders above it."""
+        with _errors_of_inspect():
+            await self.sandbox.files.write(file, contents)
+
+    async def read_file(self, file: str, text: bool = True) -> Any:
+        """Return what is in a file, as bytes or as a text in UTF-8."""
+        limit = SandboxEnvironmentLimits
+        with _errors_of_inspect():
+            try:
+                data = await self.sandbox.files.read(file, limit_bytes=limit.MAX_READ_FILE_SIZE)
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                raise OutputLimitExceededError(limit.MAX_READ_FILE_SIZE_STR, None) from error
+        return data.decode() if text else data
+
+
+@contextmanager
+def _errors_of_inspect() -> Iterator[None]:
+    try:
+        yield
+    except UserUnsupported as error:
+        raise SandboxUserUnsupportedError(str(error)) from error
+    except BackendLost as error:
+        raise SandboxUnavailableError(str(error)) from error
