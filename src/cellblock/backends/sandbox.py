@@ -14,6 +14,7 @@ from ..errors import BackendError
 from ..limits import Limits
 from ..policy import Policy
 from ..runtime import bootstrap, protocol
+from ..runtime.cell.command_root import IMAGE, ROOT
 from ..runtime.linux import syscalls
 from ..runtime.messages import MountSpec
 from ..runtime.packets import encode_packet
@@ -40,6 +41,7 @@ TOP_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TMPFS_DIRS = ("/tmp", "/dev/shm")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+_NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
 # Files outside /usr that programs need and that reveal nothing about the caller.
 _SYSTEM_CONFIG = (
     "/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/debian_version",
@@ -63,7 +65,11 @@ _EMPTY_DIRS = (
     "/var",
     "/root",
     "/sys/class/power_supply",
+    IMAGE,
+    ROOT,
 )
+# What programs in a root of their own see of the sandbox, besides the folders of the caller.
+_SHARED = ("/proc", "/sys", "/dev", "/tmp", HOME)
 _LINKS = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
@@ -152,9 +158,16 @@ class SandboxBackend:
             # An early exit leaves no time to measure memory: the control group must do it.
             early_exit=cgroups is not None and cgroups.peak is not None,
             filter_program=program,
+            shared_paths=self._shared_paths(),
         )
         writable = tuple(self._writable_sources())
         return ServerSpec(zygote, cell_limits(self.limits), writable, cgroups, sandbox=self.sandbox)
+
+    def _shared_paths(self) -> tuple[str, ...]:
+        given = [*self.policy.mounts(writable=False), *self.policy.mounts(writable=True)]
+        network = _NETWORK_FILES if self.policy.network == "host" else ()
+        paths = (*_SHARED, self.inner_work_dir, *(mount.target_path for mount in given), *network)
+        return tuple(dict.fromkeys(paths))
 
     def _writable_sources(self) -> list[str]:
         """Return what the policy lets blocks write to, by its path on this machine."""
@@ -230,11 +243,7 @@ class SandboxBackend:
             if not _is_below_executor_dirs(mount, self.inner_work_dir)
         ]
         if self.policy.network == "host":
-            mounts += [
-                _mount(path, path)
-                for path in ("/etc/resolv.conf", "/etc/hosts")
-                if os.path.exists(path)
-            ]
+            mounts += [_mount(path, path) for path in _NETWORK_FILES if os.path.exists(path)]
         return mounts, links
 
     def _package_folders(self) -> list[str]:
@@ -358,6 +367,11 @@ def executor_mounts(
     hidden = [mount.target for mount in from_policy if mount not in below]
     mounts = [mount for mount in mounts if not any(_is_below(mount.target, top) for top in hidden)]
     return mounts + below
+
+
+def root_mounts(root: str, scratch: str) -> list[MountSpec]:
+    """Return the mounts of a root file system: `root`, and the folder of what a box changes."""
+    return [_mount(root, IMAGE, mapped=True), _mount(f"{scratch}/root", ROOT, owned=True)]
 
 
 def _is_below_executor_dirs(mount: MountSpec, inner_work_dir: str) -> bool:

@@ -49,6 +49,7 @@ class ZygoteSpec(NamedTuple):
     confinement           of each block, and `session_confinement` of a session, if there are any
     filter_program        a seccomp program for itself and all processes below
     output_program        another one, which is left out where it is not permitted
+    shared_paths          what the commands of a box see too if they have a root of their own
     """
 
     cwd: str = "/"
@@ -65,6 +66,7 @@ class ZygoteSpec(NamedTuple):
     early_exit: bool = False
     filter_program: bytes = b""
     output_program: bytes = b""
+    shared_paths: tuple[str, ...] = ()
 
 
 class SandboxSpec(NamedTuple):

@@ -14,16 +14,19 @@ from typing import Any, Self
 from ...aio.shielded import run_in_thread
 from ...backends.connection import Connection
 from ...backends.other_systems import check_sandbox_system
-from ...backends.sandbox import executor_mounts
+from ...backends.sandbox import executor_mounts, root_mounts
 from ...backends.scratch import create_scratch
 from ...errors import BackendError
+from ...runtime.cell.command_root import UPPER
 from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.messages import BlockRequest, MountSpec, RunProgram, RunRequest
 from ...runtime.session_orders import CloseSession, NewBranch, OpenSession
+from ...sandbox.images.root_file_system import RootFileSystem, RootSource, load_root
 from ..places.sandbox import SandboxPlace, SandboxSettings
 from ..places.settings import PlaceSettings
 from ..settings import Config, ExecutorSettings, to_config
 from ..workspace import snapshot
+from ..workspace.overlay_layer import copy_layer
 from ..workspace.workspace import Workspace
 from .answers import check_answer
 from .fork_request import ForkRequest
@@ -39,9 +42,15 @@ class SharedServerSettings(ExecutorSettings):
 
 
 class SandboxSessionPlace(SandboxPlace):
-    """See `SandboxSessionCodeExecutor`."""
+    """See `SandboxSessionCodeExecutor`.
+
+    root_source   the root file system for commands, which is `root` when the place is open. None:
+                  they have that of the sandbox, as the live interpreter does
+    """
 
     loss_advice = LOSS_ADVICE
+    root_source: RootSource | None = None
+    root: RootFileSystem | None = None
 
     def __init__(
         self, settings: PlaceSettings, sandbox: SandboxSettings, server: SandboxSessionServer | None
@@ -73,6 +82,8 @@ class SandboxSessionPlace(SandboxPlace):
         self._open_workspace()
         await self._protect_startup_files(self.workspace)
         given = self._shared.server
+        if self.root_source is not None:
+            self.root = await load_root(self.root_source)
         work_dir = str(self.workspace.path)
         scratch = create_scratch("cellblock-session-", work_dir)
         server: SessionServer | None = None
@@ -84,6 +95,8 @@ class SandboxSessionPlace(SandboxPlace):
                 server.add_session()
             connection = await server.open(work_dir)
             server.populate_scratch(scratch)
+            if self.root is not None:
+                (scratch / "root").mkdir()
             await self._create_session(server, connection, scratch)
             await self._finish_opening(load_functions)
         except BaseException:
@@ -113,7 +126,7 @@ class SandboxSessionPlace(SandboxPlace):
     ) -> None:
         """Create a session on the server, in folders that are already prepared."""
         number = server.next_session_number()
-        order = OpenSession(number, self._mounts(scratch), self._delete_at_end(scratch))
+        order = OpenSession(number, self._session_mounts(scratch), self._delete_at_end(scratch))
         try:
             check_answer((await connection.request(order))[0])
         except BaseException:
@@ -152,6 +165,10 @@ class SandboxSessionPlace(SandboxPlace):
             work_dir_target=self.inner_work_dir,
         )
         return tuple(mounts)
+
+    def _session_mounts(self, scratch: Path) -> tuple[MountSpec, ...]:
+        root = [] if self.root is None else root_mounts(self.root.path, str(scratch))
+        return (*self._mounts(scratch), *root)
 
     async def close(self, *, restarting: bool) -> None:
         """See `Place`."""
@@ -212,12 +229,15 @@ class SandboxSessionPlace(SandboxPlace):
                 branch.session.copied_from = copied
                 for name in ("home", "env"):
                     snapshot.copy_folder(own_scratch / name, scratch / name, room)
+                if self.root is not None:
+                    layer = f"root/{UPPER}"
+                    copy_layer(own_scratch / layer, scratch / layer, room)
                 branch._workspace = Workspace(branch.work_dir)
 
         try:
             await run_in_thread(copy_folders)
             branches = [
-                NewBranch(number, branch._mounts(scratch), branch._delete_at_end(scratch))
+                NewBranch(number, branch._session_mounts(scratch), branch._delete_at_end(scratch))
                 for branch, number, scratch in made
             ]
             await request.send(connection, self.session.number, branches)

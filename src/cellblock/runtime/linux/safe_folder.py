@@ -216,6 +216,10 @@ class SafeFolder:
         """Create the symbolic link `name`, with `text`."""
         os.symlink(text, _single(name), dir_fd=self.descriptor)
 
+    def create_whiteout(self, name: str) -> None:
+        """Create the device that says in a layer of an overlayfs that `name` is removed."""
+        os.mknod(_single(name), stat.S_IFCHR, os.makedev(0, 0), dir_fd=self.descriptor)
+
     def unlink(self, name: str) -> None:
         """Remove the file or link `name`. Raise `IsADirectoryError` for a folder."""
         os.unlink(_single(name), dir_fd=self.descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from ...aio.shielded import run_in_thread, wait_shielded
 from ...environments.uv import user_cache_dir
 from ...errors import BackendError, ImageUnusable
 from ...runtime.linux.safe_folder import SafeFolder, remove_tree
@@ -27,7 +29,7 @@ from .byte_stream import (
 from .image_files import ArchiveFiles, FolderFiles, ImageSource
 from .layers import unpack_layer
 from .manifest import Layer, RootImage, find_image
-from .tree import Tree
+from .tree import Tree, split
 
 if sys.platform != "win32":
     import fcntl
@@ -44,7 +46,7 @@ class RootFileSystem:
 
     path          a folder of this machine
     environment   the variables that its programs expect, as "NAME=VALUE"
-    work_dir      the folder in which they expect to start, or ""
+    work_dir      the folder in which they expect to start: an absolute path, or ""
     user          the user that they expect to be, or ""
     """
 
@@ -87,6 +89,24 @@ def open_root(
         raise ImageUnusable(f"{path} cannot be used as a root file system: {error}.") from error
 
 
+RootSource = str | os.PathLike[str] | RootFileSystem
+
+
+async def load_root(source: RootSource) -> RootFileSystem:
+    """Return the root file system of `source` as `open_root` does, in a thread."""
+    if isinstance(source, RootFileSystem):
+        return source
+    stop = threading.Event()
+    opening = asyncio.ensure_future(run_in_thread(open_root, source, stop=stop))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        stop.set()
+        await wait_shielded(asyncio.wait([opening]))
+        opening.exception()  # so that asyncio does not log it as never retrieved
+        raise
+
+
 class _Unpacking:
     """The use of one image."""
 
@@ -109,7 +129,7 @@ class _Unpacking:
         return RootFileSystem(
             str(folder),
             (*(settings.environment or ()),),
-            settings.work_dir or "",
+            f"/{'/'.join(names)}" if (names := split(settings.work_dir or "")) else "",
             settings.user or "",
         )
 
@@ -158,6 +178,7 @@ class _Unpacking:
             ):
                 for layer in image.layers:
                     _unpack_layer(layer, files, tree, budget)
+                tree.make_path(split(image.settings.work_dir or ""))
                 tree.set_modes()
             partial.rename(folder)
         except BaseException:

@@ -64,6 +64,10 @@ class Tree:
         self._modes[path] = mode & _KEPT_BITS
         self._note_made(path)
 
+    def make_path(self, names: Names) -> None:
+        """Create the folders that `names` lead to, as far as they are missing."""
+        self._enter(names, create=True)
+
     @contextlib.contextmanager
     def make_file(self, names: Names, mode: int, modified: float) -> Generator[int]:
         """Create a file instead of what is there. Yield its descriptor."""

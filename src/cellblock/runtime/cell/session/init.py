@@ -40,12 +40,14 @@ from ...packets import decode_packet, encode_packet
 from ...spec import ZygoteSpec
 from ..box.launch import Home
 from ..box.service import BoxService
+from ..command_root import IMAGE, enter_root, mount_root
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
 from ..poll_loop import FOREVER, PollLoop, ignoring_faults
 from .fork_helper import close_all, helper_orders, reporting_errors
 
 _BRANCH_NAMESPACES = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
+_OF_THE_SANDBOX = (b"VIRTUAL_ENV", b"MPLBACKEND")  # variables for its Python
 _NAMESPACE_FILES = ("user", "pid", "mnt", "ipc", "net")
 
 
@@ -68,6 +70,7 @@ class SessionInit:
         self._wakeup_fds = (-1, -1)
         self._loop = PollLoop()
         self._box: BoxService | None = None
+        self._has_root = False
 
     def serve(self) -> NoReturn:
         """Carry out orders until the server closes the socket."""
@@ -137,7 +140,8 @@ class SessionInit:
                 case StartSession():
                     self._fork_session(self, descriptors, order)
                 case MountFolders():
-                    attach_mounts([*order.targets], descriptors)
+                    attach_mounts(order.targets, descriptors)
+                    self._mount_root(order.targets)
                 case ForkBranchInits():
                     self._fork_branch_inits(order, *descriptors)
                 case StartBox():
@@ -149,9 +153,24 @@ class SessionInit:
         finally:
             close_all(descriptors)
 
+    def _mount_root(self, targets: Sequence[str]) -> None:
+        """Mount the root of commands, if the folders on `targets` are one."""
+        self._has_root = IMAGE in targets
+        if self._has_root:
+            mount_root(self._spec.shared_paths)
+
+    def _confine_in_root(self) -> None:
+        if self._has_root:
+            enter_root()
+        self._confine()
+
     def _start_box(self, stream: socket.socket) -> None:
         self._close_box()
-        home = Home(self._spec.cwd, dict(os.environb), self._confine)
+        environment = dict(os.environb)
+        if self._has_root:
+            for name in _OF_THE_SANDBOX:
+                environment.pop(name, None)
+        home = Home(self._spec.cwd, environment, self._confine_in_root)
         self._box = BoxService(self._loop, stream, home, self._close_box)
 
     def _close_box(self) -> None:
@@ -188,6 +207,7 @@ class SessionInit:
             enter_network_namespace(self._spec, "session")
             mount_proc()
             syscalls.mount_devpts()
+            self._mount_root(targets)
             _skip_process_ids(session_pid)
             limit_capabilities()
             namespaces = [
