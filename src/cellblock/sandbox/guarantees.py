@@ -61,6 +61,16 @@ def sandbox_guarantees(
     return (*protections[:3], *resources, *protections[3:])
 
 
+def root_guarantee(*, is_copied: bool) -> Guarantee:
+    """Return what a box guarantees whose commands have a root file system of their own."""
+    if is_copied:
+        mechanism = "each box has its own copy, because overlayfs is not possible here"
+        advice = "Use Linux 5.11 or later, and TMPDIR on a disk."
+    else:
+        mechanism, advice = "read-only; each box has its own changes, by overlayfs", ""
+    return Guarantee("root file system", "enforced", mechanism, advice)
+
+
 def host_guarantees(
     findings: Findings, limits: Limits, *, in_memory: bool = False
 ) -> tuple[Guarantee, ...]:

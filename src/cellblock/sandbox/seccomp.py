@@ -112,7 +112,7 @@ NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
 _MEMORY_FILES: Final[dict[str, _Numbers]] = {"memfd_create": (319, 279), "shmget": (29, 194)}
 
 # And clone with flags for namespaces.
-_NEEDED_TO_MAKE_CELLS: Final = ("mount", "umount2", "move_mount", "pivot_root", "unshare", "setns")
+_NEEDED_TO_MAKE_CELLS: Final = ("mount", "umount2", "chroot", "move_mount", "unshare", "setns")
 
 NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 SET_ID_BITS: Final = 0o6000

@@ -17,10 +17,11 @@ from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import executor_mounts, root_mounts
 from ...backends.scratch import create_scratch
 from ...errors import BackendError
-from ...runtime.cell.command_root import UPPER
+from ...runtime.cell.command_root import UPPER, WORK
 from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.messages import BlockRequest, MountSpec, RunProgram, RunRequest
 from ...runtime.session_orders import CloseSession, NewBranch, OpenSession
+from ...sandbox.guarantees import Guarantee, root_guarantee
 from ...sandbox.images.root_file_system import RootFileSystem, RootSource, load_root
 from ..places.sandbox import SandboxPlace, SandboxSettings
 from ..places.settings import PlaceSettings
@@ -69,6 +70,16 @@ class SandboxSessionPlace(SandboxPlace):
     def writable_folders(self) -> list[Path]:
         """See `Place`. Checkpoints have copies of the work folder."""
         return [*super().writable_folders(), *self.session.snapshot_folders()]
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """See `Place`."""
+        if self.root_source is None:
+            return super().guarantees()
+        # The kernel makes this folder for an overlayfs.
+        is_copied = (
+            self.scratch is not None and not (self.scratch / "root" / WORK / "work").exists()
+        )
+        return (*super().guarantees(), root_guarantee(is_copied=is_copied))
 
     # open and close
 

@@ -42,6 +42,7 @@ PR_CAP_AMBIENT_RAISE: Final = 2
 CAP_DAC_OVERRIDE: Final = 1
 CAP_SETPCAP: Final = 8
 CAP_NET_ADMIN: Final = 12
+CAP_SYS_CHROOT: Final = 18
 CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
 DEVPTS: Final = "/dev/pts"
@@ -50,7 +51,7 @@ ZYGOTE_SOCKET_FD: Final = 3  # the socket of a zygote that is a separate program
 BIND_NOW: Final = ("LD_BIND_NOW", "cellblock")
 # What a zygote in a sandbox needs to create cells, and what it needs to create their networks.
 # Cells drop these capabilities.
-CELL_CAPABILITIES: Final = (CAP_DAC_OVERRIDE, CAP_SETPCAP, CAP_SYS_ADMIN)
+CELL_CAPABILITIES: Final = (CAP_DAC_OVERRIDE, CAP_SETPCAP, CAP_SYS_CHROOT, CAP_SYS_ADMIN)
 NETWORK_CAPABILITIES: Final = (*CELL_CAPABILITIES, CAP_NET_ADMIN)
 
 # Numbers that differ between architectures. From 424 on they are the same.

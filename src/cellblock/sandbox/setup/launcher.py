@@ -83,7 +83,8 @@ def _keep_capabilities(capabilities: tuple[int, ...]) -> None:
     """Keep `capabilities` in our user namespace over exec, and prevent any program from more.
 
     Cells are made with them: CAP_SYS_ADMIN for mounts and namespaces, CAP_NET_ADMIN for a loopback
-    device, and CAP_SETPCAP to give up all of them for good.
+    device, and CAP_SETPCAP to give up all of them for good. Boxes with a root file system of their
+    own need CAP_SYS_CHROOT, and CAP_DAC_OVERRIDE for the folder that only overlayfs uses.
     """
     for capability in range(syscalls.CAP_LAST + 1):
         if capability not in capabilities:
