@@ -1,7 +1,7 @@
-"""The sandbox tests again, as an unprivileged user.
+"""Tests of the sandbox again: as a user without an account and as two unusual kinds of root.
 
-And as root of a user namespace, as in a rootless container, and as root that cannot mount, as in
-other containers.
+The one is root of a user namespace, as in a rootless container. The other cannot mount, as in other
+containers. An ordinary user runs all tests of the sandbox in `.ci/run`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,6 @@ from cellblock.sandbox.setup import namespaces
 from tests.plain_user import unprivileged_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-FILES = [
-    "test_isolation.py",
-    "test_leftovers.py",
-    "test_mounts.py",
-    "test_programs.py",
-    "test_reuse.py",
-    "test_seccomp.py",
-]
-
-
 _KEPT_CAPABILITIES = (
     "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw "
     "sys_chroot mknod setfcap"
@@ -55,8 +45,8 @@ except SandboxUnavailable as error:
 """
 
 
-def test_without_root() -> None:
-    _run_tests(FILES, *_unprivileged_python(), [])
+def test_as_a_user_without_an_account() -> None:
+    _run_tests(["test_isolation.py"], *_unprivileged_python(), [])
 
 
 def test_as_root_of_a_user_namespace() -> None:
