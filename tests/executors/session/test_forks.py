@@ -377,7 +377,8 @@ def test_a_background_script_keeps_its_thread_while_it_runs(
     shared: SandboxSessionServer,
 ) -> None:
     with open_session(shared, keep_processes=True) as live:
-        live.run_ok("%%bash --bg --out said --proc process\necho done")
+        # `exit`: the copy that is made after the block holds the script's input open for ever.
+        live.run_ok("%%bash --bg --out said --proc process\necho done; exit")
         assert live.run_ok("(await said.read()).decode()").startswith("'done\\n'")
         assert live.run_ok("await process.wait()") == "0"
         with pytest.raises(CheckpointError, match="run_forever"):
