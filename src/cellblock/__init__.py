@@ -93,6 +93,8 @@ if TYPE_CHECKING:
         SessionCodeResult,
         fold,
     )
+    from .sandbox.images.root_file_system import RootFileSystem
+    from .sandbox.images.unpacking import open_root
 
 __version__ = "0.6.0"
 
@@ -157,6 +159,7 @@ __all__ = [
     "PackageError",
     "Policy",
     "PullProgress",
+    "RootFileSystem",
     "Sandbox",
     "SandboxCommandLineCodeExecutor",
     "SandboxSessionCodeExecutor",
@@ -177,6 +180,7 @@ __all__ = [
     "extract_code_blocks",
     "fold",
     "load_component",
+    "open_root",
     "register_component",
     "with_requirements",
 ]
@@ -224,6 +228,8 @@ _MODULES = {
         "BlockResult CodeResult CommandLineCodeResult ExecutionCancelled ExecutionError "
         "ExecutionFailed ExecutionTimeout JupyterCodeResult SessionCodeResult fold"
     ),
+    "sandbox.images.root_file_system": "RootFileSystem",
+    "sandbox.images.unpacking": "open_root",
 }
 
 

@@ -118,8 +118,10 @@ class Box:
 
     @property
     def inner_work_dir(self) -> str:
-        """The path of the work folder in the box, where commands start."""
-        return self.session.place.current_folder
+        """Where commands start, as they see it: the work folder, or what the box's image says."""
+        place = self.session.place
+        image_says = "" if place.root is None else place.root.work_dir
+        return image_says or place.current_folder
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what is guaranteed, and by which mechanism. The first call can block shortly."""

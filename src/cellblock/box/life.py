@@ -17,21 +17,26 @@ from ..executors.session.base import SessionExecutor
 from ..runtime import protocol
 from ..runtime.box_orders import BoxAnswer, BoxOrder, FileEntry
 from ..runtime.packets import decode_fields
+from ..sandbox.images.root_file_system import RootFileSystem
+from .root_defaults import with_root_defaults
 
 _CLOSED = "This box was closed."
 
 
 @dataclass(frozen=True)
 class BoxLink:
-    """The connection of a box that is started, and the number of its session."""
+    """The connection of a box that is started, the number of its session, and its own root."""
 
     connection: Connection
     session: int
+    root: RootFileSystem | None
 
     def frames(
         self, order: BoxOrder, data: AsyncIterable[bytes] | None = None
     ) -> AsyncGenerator[protocol.Frame, None]:
         """Carry out an order. See `Connection.run_box`."""
+        if self.root is not None:
+            order = with_root_defaults(order, self.root)
         return self.connection.run_box(order._replace(session=self.session), data=data)
 
 
@@ -87,7 +92,7 @@ class BoxLife:
         try:
             with self._report_loss():
                 place = self.session.place
-                yield BoxLink(place.require_connection(), place.session.number)
+                yield BoxLink(place.require_connection(), place.session.number, place.root)
         finally:
             self._use_count -= is_counted
             self._set_timer()

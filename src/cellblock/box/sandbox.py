@@ -11,6 +11,7 @@ from ..executors.session.settings import InputCallback
 from ..functions.module import Function
 from ..limits import SANDBOX_LIMITS, Limits
 from ..policy import Policy
+from ..sandbox.images.root_file_system import RootSource
 from .base import Box
 
 
@@ -20,6 +21,11 @@ class Sandbox(Box):
     Starting raises `SandboxUnavailable` if this machine does not support the sandbox. For the
     parameters see `Box`, `SandboxSessionCodeExecutor` and `SandboxCommandLineCodeExecutor`.
     `limits` are for the box as a whole, and `wall_seconds` for each command and block.
+
+    root   the root file system of commands and `files`: a folder, an OCI image layout, an archive
+           of `docker save`, or what `open_root` returns. The live Python stays in the sandbox's
+           own, with the same work folder. None means that of the sandbox. Starting raises
+           `ImageUnusable`
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class Sandbox(Box):
         virtual_env_context: SimpleNamespace | None = None,
         functions: Sequence[Function] = (),
         idle_seconds: float | None = None,
+        root: RootSource | None = None,
     ) -> None:
         session = SandboxSessionCodeExecutor(
             timeout,
@@ -48,5 +55,5 @@ class Sandbox(Box):
             keep_processes=True,
             input_callback=input_callback,
         )
-        session.place.sharing_group = "box"
+        session.place.sharing_group, session.place.root_source = "box", root
         super().__init__(session, idle_seconds)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import ImageUnusable
-from cellblock.sandbox.images.root_file_system import open_root
+from cellblock.sandbox.images.unpacking import open_root
 from tests.sandbox.images.image_builder import (
     Layout,
     Member,

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import ImageUnusable
-from cellblock.sandbox.images.root_file_system import RootFileSystem, open_root
+from cellblock.sandbox.images.root_file_system import RootFileSystem
+from cellblock.sandbox.images.unpacking import open_root
 from tests.plain_user import unprivileged_command
 from tests.sandbox.images.image_builder import (
     MACHINE,
@@ -170,7 +171,7 @@ def test_modes_are_kept_but_not_setuid(tmp_path: Path) -> None:
 def test_a_plain_user_owns_what_it_unpacks(tmp_path: Path) -> None:
     code = """
 import os, sys
-from cellblock.sandbox.images.root_file_system import open_root
+from cellblock.sandbox.images.unpacking import open_root
 root = open_root(sys.argv[1])
 print(open(f"{root.path}/closed/x").read(), {os.lstat(f"{root.path}/{name}").st_uid for name in
       ("", "closed", "closed/x", "link")} == {os.getuid()})
@@ -257,7 +258,7 @@ def test_without_a_package_for_zstandard_the_error_names_the_extra(tmp_path: Pat
     code = """
 import sys
 sys.modules |= {"backports.zstd": None, "compression.zstd": None}
-from cellblock.sandbox.images.root_file_system import open_root
+from cellblock.sandbox.images.unpacking import open_root
 open_root(sys.argv[1])
 """
     source = write_layout(
@@ -287,7 +288,7 @@ def test_processes_that_unpack_the_same_image_at_once_get_the_same_root(
     source = write_layout(tmp_path / "image", layer(*files))
     code = """
 import sys
-from cellblock.sandbox.images.root_file_system import open_root
+from cellblock.sandbox.images.unpacking import open_root
 print(open_root(sys.argv[1]).path)
 """
     command = [sys.executable, "-c", code, str(source)]

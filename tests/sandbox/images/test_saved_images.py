@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.sandbox.images.root_file_system import open_root
+from cellblock.sandbox.images.unpacking import open_root
 from tests.containers import docker_engine, podman_engine
 from tests.containers.docker_engine import Engine
 

@@ -26,6 +26,7 @@ from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.messages import BlockRequest, RunProgram, RunRequest
 from ...runtime.protocol import Frame
 from ...runtime.session_orders import CloseSession, DropCheckpoint, NewBranch
+from ...sandbox.images.root_file_system import RootFileSystem
 from ..places.base import OnInput
 from ..places.docker import DockerPlace, server_lost_frame
 from ..workspace import snapshot
@@ -45,6 +46,7 @@ class DockerSessionPlace(DockerPlace):
     """See `DockerSessionCodeExecutor`."""
 
     loss_advice = LOSS_ADVICE
+    root: RootFileSystem | None = None  # commands have that of the container
 
     def _init_state(self) -> None:
         super()._init_state()

@@ -22,7 +22,7 @@ from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.messages import BlockRequest, MountSpec, RunProgram, RunRequest
 from ...runtime.session_orders import CloseSession, NewBranch, OpenSession
 from ...sandbox.guarantees import Guarantee, root_guarantee
-from ...sandbox.images.root_file_system import RootFileSystem, RootSource, load_root
+from ...sandbox.images.root_file_system import RootFileSystem, RootSource
 from ..places.sandbox import SandboxPlace, SandboxSettings
 from ..places.settings import PlaceSettings
 from ..settings import Config, ExecutorSettings, to_config
@@ -75,10 +75,7 @@ class SandboxSessionPlace(SandboxPlace):
         """See `Place`."""
         if self.root_source is None:
             return super().guarantees()
-        # The kernel makes this folder for an overlayfs.
-        is_copied = (
-            self.scratch is not None and not (self.scratch / "root" / WORK / "work").exists()
-        )
+        is_copied = self.scratch is not None and not (self.scratch / "root" / WORK).exists()
         return (*super().guarantees(), root_guarantee(is_copied=is_copied))
 
     # open and close
@@ -94,6 +91,8 @@ class SandboxSessionPlace(SandboxPlace):
         await self._protect_startup_files(self.workspace)
         given = self._shared.server
         if self.root_source is not None:
+            from ...sandbox.images.unpacking import load_root  # imports pydantic: rarely needed
+
             self.root = await load_root(self.root_source)
         work_dir = str(self.workspace.path)
         scratch = create_scratch("cellblock-session-", work_dir)

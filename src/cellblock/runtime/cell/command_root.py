@@ -19,7 +19,7 @@ IMAGE: Final = "/run/box/image"
 # Where the folder for changes is mounted, and then on it the root. So only that can be seen.
 ROOT: Final = "/run/box/root"
 UPPER: Final = "upper"  # what is changed; a folder in the one for changes
-WORK: Final = "work"  # another, which the kernel uses
+WORK: Final = "work"  # another, which the kernel uses for an overlayfs
 _MAX_USERS_BYTES = 1 << 20  # of a file of users or groups
 
 
@@ -43,6 +43,7 @@ def mount_root(shared: Iterable[str]) -> None:
     try:
         syscalls.mount("overlay", ROOT, "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     except OSError:  # this kernel, or the file system of the folder, does not allow it
+        shutil.rmtree(work)  # which says that there is no overlayfs
         _copy_missing(IMAGE, upper)
         syscalls.mount(upper, ROOT, None, syscalls.MS_BIND)
     for path in existing:
