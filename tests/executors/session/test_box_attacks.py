@@ -180,7 +180,7 @@ def test_a_fork_bomb_ends_with_its_command(shared: SandboxSessionServer) -> None
         box = BoxClient(live)
         live.run_ok("kept = 41")
         done = box.shell("f() { f | f & }; f; sleep 100", seconds=1)
-        assert done.answer.exit == 124
+        assert done.answer.exit in (2, 124)  # the shell itself may be unable to fork
         assert box.ask(EndCommands) == BoxAnswer()
         assert_works(box)
 

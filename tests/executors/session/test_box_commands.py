@@ -339,6 +339,12 @@ def test_a_signal_goes_to_the_process_group(box: BoxClient) -> None:
     run_async(check())
 
 
+def test_a_command_can_signal_what_an_earlier_one_has_left(box: BoxClient) -> None:
+    pid = box.output_of("sleep 100 >/dev/null & echo $!")
+    assert box.output_of(f"kill -0 {pid} && kill {pid} && echo done") == "done"
+    assert left_of(box) == []
+
+
 def test_commands_are_listed_and_ended(box: BoxClient) -> None:
     box.shell("setsid sleep 100 & sleep 101 & (sleep 102 &) ; exit")
     assert left_of(box) == ["sleep 100", "sleep 101", "sleep 102"]

@@ -214,6 +214,17 @@ def handles_signal(pid: int, number: int) -> bool:
     return True  # gVisor has no such line
 
 
+def exists(pid: int) -> bool:
+    """Return True if there is a process `pid`, which may have ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def send_signal(pid: int, number: int) -> None:
     """Send signal `number` to process `pid`. Ignore a missing process or permission."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -233,14 +244,16 @@ def kill_descendants(root: int) -> bool:
 
 
 def kill_session(leader: int) -> None:
-    """Send SIGKILL to the processes below this one in the session that `leader` leads (setsid).
+    """Send SIGKILL to the processes of the session that `leader` leads, see setsid(2).
 
+    They are below that process, or were adopted by this one.
     One call kills its process group, others are stopped first. One that is being forked may escape.
     """
     with contextlib.suppress(OSError):
         os.killpg(leader, _SIGKILL)
     with contextlib.suppress(OSError):
-        members = [pid for pid in descendants(os.getpid()) if session_of(pid) == leader]
+        found = {*descendants(leader), *descendants(os.getpid())}
+        members = [pid for pid in found if session_of(pid) == leader]
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in members:
                 send_signal(pid, number)

@@ -6,11 +6,7 @@ import enum
 import errno
 import functools
 import os
-import resource
-import select
-import signal
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from ... import protocol
@@ -18,7 +14,9 @@ from ...box_orders import BoxAnswer, CommandStarted, RunCommand
 from ...linux import process_tree
 from ..poll_loop import FOREVER, PollLoop
 from .frame_link import FrameLink
-from .launch import ENTER_FOLDER, EXECUTE, Launcher, StartFailure, read_failure
+from .launcher import Launcher
+from .launcher_process import FOLDER_FAILED, STARTED, LaunchReport
+from .pipe_writer import PipeWriter
 
 _READ_BYTES = 1 << 16
 _MAX_LAST_READS = 16  # of what is left in a pipe
@@ -31,7 +29,7 @@ _NO_PROGRAM, _TIMED_OUT = 127, 124  # exit codes
 class CommandState(enum.Enum):
     """What a command does now.
 
-    STARTING    its process is not the program yet
+    STARTING    it has no process yet
     RUNNING     its program runs
     DRAINING    its process has ended; others may still hold its pipes
     ENDED       it has been answered
@@ -59,54 +57,6 @@ class CommandOutput:
         return kept
 
 
-class CommandInput:
-    """The writing end of the input pipe. `on_taken` is called for each piece that is used."""
-
-    def __init__(self, loop: PollLoop, writer: int, on_taken: Callable[[], None]) -> None:
-        self._loop, self._writer, self._on_taken = loop, writer, on_taken
-        self._pieces = deque[memoryview]()
-        self._is_last = False
-
-    def add(self, data: bytes) -> None:
-        """Write a piece as soon as there is room. An empty one ends the input."""
-        if self._writer < 0:
-            if data:
-                self._on_taken()
-            return
-        self._is_last = self._is_last or not data
-        if data:
-            self._pieces.append(memoryview(data))
-        self._write()
-
-    def _write(self) -> None:
-        try:
-            while self._pieces:
-                piece = self._pieces[0]
-                self._pieces[0] = piece[os.write(self._writer, piece) :]
-                if not self._pieces[0]:
-                    self._pieces.popleft()
-                    self._on_taken()
-        except BlockingIOError:
-            self._loop.watch(self._writer, self._write, select.POLLOUT)
-            return
-        except OSError:  # the command does not read it any more
-            self.close()
-            return
-        self._loop.unwatch(self._writer)
-        if self._is_last:
-            self.close()
-
-    def close(self) -> None:
-        """End the input. What is left of it counts as used."""
-        if self._writer >= 0:
-            self._loop.unwatch(self._writer)
-            os.close(self._writer)
-            self._writer = -1
-        while self._pieces:
-            self._pieces.popleft()
-            self._on_taken()
-
-
 class Command:
     """The command that request `number` runs. Raise `OSError` or `ValueError` if it cannot start.
 
@@ -126,43 +76,44 @@ class Command:
     ) -> None:
         self.number, self.state = number, CommandState.STARTING
         self._order, self._folder = order, os.path.join(folder, order.cwd)
-        self._loop, self._link, self._on_end = loop, link, on_end
+        self._loop, self._link, self._launcher, self._on_end = loop, link, launcher, on_end
         self._started = time.monotonic()
         self._deadline = FOREVER if order.seconds is None else self._started + order.seconds
         self._kill_at, self._drain_until, self._last_output = FOREVER, FOREVER, 0.0
         self._is_held = self._is_timed_out = False
-        self._status, self._usage = 0, None  # of its process
+        self.pid = 0
+        self._exit = LaunchReport(STARTED, 0, 0)  # once its process has ended
         self._outputs: list[CommandOutput] = []
-        self._input: CommandInput | None = None
+        self._input: PipeWriter | None = None
         self._is_truncated = False
-        self.pid, self._report_fd = self._launch(launcher)
-        loop.watch(self._report_fd, self._on_report)
+        self._launch()
         self.update_reading()
 
-    def _launch(self, launcher: Launcher) -> tuple[int, int]:
-        theirs, ours = [-1], list[int]()
+    def _launch(self) -> None:
+        theirs, ours = list[int](), list[int]()
         try:
             if self._order.reads_input:
-                theirs[0], writer = os.pipe2(os.O_CLOEXEC)
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                theirs.append(reader)
                 ours.append(writer)
             for _ in range(1 if self._order.is_merged else 2):
                 reader, writer = os.pipe2(os.O_CLOEXEC)
-                ours.append(reader)
                 theirs.append(writer)
+                ours.append(reader)
             for descriptor in ours:
                 os.set_blocking(descriptor, False)
-            pid, report_fd = launcher.start(self._order, (*theirs, theirs[-1])[:3])
+            passed = [*theirs, theirs[-1]] if self._order.is_merged else theirs
+            self._launcher.start(self.number, self._order, passed)
         except BaseException:
             _close_all(ours)
             raise
         finally:
-            _close_all(descriptor for descriptor in theirs if descriptor >= 0)
+            _close_all(theirs)
         if self._order.reads_input:
-            self._input = CommandInput(self._loop, ours.pop(0), self._on_taken)
+            self._input = PipeWriter(self._loop, ours.pop(0), self._on_taken)
         kinds = (protocol.STDOUT, protocol.STDERR)
         limit = self._order.output_bytes
         self._outputs = [CommandOutput(*pair, limit) for pair in zip(kinds, ours, strict=False)]
-        return pid, report_fd
 
     # its data
 
@@ -211,6 +162,8 @@ class Command:
             self._outputs.remove(output)
             self._loop.unwatch(output.reader)
             os.close(output.reader)
+            if not self._outputs:
+                self._launcher.unpause()  # its process ends now, and that must be reported
             return False
         self._last_output = time.monotonic()
         if kept := output.limited(data):
@@ -249,32 +202,43 @@ class Command:
         self._deadline = FOREVER
         if self.state is CommandState.ENDED:
             return
-        self._kill_at = time.monotonic() + _KILL_INTERVAL
-        if self.state is not CommandState.DRAINING:
-            process_tree.send_signal(self.pid, signal.SIGKILL)
-        process_tree.kill_session(self.pid)
-        if self.state is CommandState.DRAINING:
-            self._kill_at = FOREVER
+        # Again, for what is being forked now, or if there is no process yet.
+        is_over = self.state is CommandState.DRAINING
+        self._kill_at = FOREVER if is_over else time.monotonic() + _KILL_INTERVAL
+        self._launcher.unpause()
+        if self.pid:
+            process_tree.kill_session(self.pid)
 
     def send_signal(self, number: int) -> None:
         """Send a signal to its process group. Raise `OSError`."""
-        if self.state is CommandState.ENDED:
+        if self.state is CommandState.ENDED or not self.pid:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         os.killpg(self.pid, number)
 
-    def on_exit(self, status: int, usage: resource.struct_rusage) -> None:
-        """Its process has ended, and was reaped."""
-        if self.state is CommandState.ENDED:
+    def on_report(self, report: LaunchReport) -> None:
+        """Its program has started, or could not be."""
+        if self.state is not CommandState.STARTING:
             return
+        if report.kind != STARTED:
+            self._answer(self._describe(report))
+            return
+        self.state, self.pid = CommandState.RUNNING, report.pid
+        self._link.send(CommandStarted(self.pid).encode(self.number))
+
+    def on_launcher_end(self) -> None:
+        """The process that starts commands has ended: it was killed."""
         if self.state is CommandState.STARTING:
-            self._on_report()
-            if self.state is CommandState.ENDED:  # pyright: ignore[reportUnnecessaryComparison]
-                return
+            error = OSError(errno.EIO, "The process that starts commands was killed")
+            self._answer(BoxAnswer.from_error(error))
+
+    def on_exit(self, report: LaunchReport) -> None:
+        """Its process has ended, and was reaped."""
+        if self.state is not CommandState.RUNNING:
+            return
         if self._kill_at < FOREVER:  # what it has forked meanwhile
             process_tree.kill_session(self.pid)
-            self._kill_at = FOREVER
-        self.state, self._deadline = CommandState.DRAINING, FOREVER
-        self._status, self._usage = status, usage
+        self.state, self._deadline, self._kill_at = CommandState.DRAINING, FOREVER, FOREVER
+        self._exit = report
         self._close_input()
         self._start_drain()
         self._finish_if_over()
@@ -293,51 +257,33 @@ class Command:
                 for _ in range(_MAX_LAST_READS):
                     if not self._read(output):
                         break
-        code = _TIMED_OUT if self._is_timed_out else os.waitstatus_to_exitcode(self._status)
-        assert self._usage is not None
+        code = os.waitstatus_to_exitcode(self._exit.status)
+        code = _TIMED_OUT if self._is_timed_out else code
         self._answer(
             BoxAnswer(
                 128 - code if code < 0 else code,
                 self._is_timed_out,
                 self._is_truncated or any(output.is_truncated for output in self._outputs),
                 time.monotonic() - self._started,
-                self._usage.ru_utime + self._usage.ru_stime,
-                self._usage.ru_maxrss * 1024,
+                self._exit.cpu,
+                self._exit.peak,
             )
         )
 
-    def _on_report(self) -> None:
-        """The program has started, or could not be."""
-        failure = read_failure(self._report_fd)
-        self._close_report()
-        if failure is not None:
-            self._answer(self._describe(failure))
-            return
-        self.state = CommandState.RUNNING
-        self._link.send(CommandStarted(self.pid).encode(self.number))
-
-    def _describe(self, failure: StartFailure) -> BoxAnswer:
-        program = self._order.argv[0]
-        if failure == (EXECUTE, errno.ENOENT):
-            kind = protocol.STDOUT if self._order.is_merged else protocol.STDERR
-            text = f"{program}: not found\n".encode("utf-8", "surrogateescape")
-            self._link.send(protocol.encode(kind, self.number, text))
-            wall = time.monotonic() - self._started
-            return BoxAnswer(_NO_PROGRAM, False, False, wall, 0.0, 0)
-        path = self._folder if failure.step == ENTER_FOLDER else program
-        return BoxAnswer(
-            errno=failure.errno, error=f"{os.strerror(failure.errno)}: {path!r}", path=path
-        )
+    def _describe(self, report: LaunchReport) -> BoxAnswer:
+        program, number = self._order.argv[0], report.pid
+        if report.kind == FOLDER_FAILED:
+            return BoxAnswer.from_error(OSError(number, os.strerror(number)), self._folder)
+        if number not in (errno.ENOENT, errno.ENOTDIR):
+            return BoxAnswer.from_error(OSError(number, os.strerror(number)), program)
+        kind = protocol.STDOUT if self._order.is_merged else protocol.STDERR
+        text = f"{program}: not found\n".encode("utf-8", "surrogateescape")
+        self._link.send(protocol.encode(kind, self.number, text))
+        return BoxAnswer(_NO_PROGRAM, False, False, time.monotonic() - self._started, 0.0, 0)
 
     def _close_input(self) -> None:
         if self._input is not None:
             self._input.close()
-
-    def _close_report(self) -> None:
-        if self._report_fd >= 0:
-            self._loop.unwatch(self._report_fd)
-            os.close(self._report_fd)
-            self._report_fd = -1
 
     def _answer(self, answer: BoxAnswer) -> None:
         """Answer. What is written from now on is of no interest."""
@@ -356,7 +302,6 @@ class Command:
             self._loop.unwatch(output.reader)
             os.close(output.reader)
         self._outputs = []
-        self._close_report()
 
 
 def _close_all(descriptors: Iterable[int]) -> None:

@@ -12,11 +12,9 @@ import os
 import secrets
 import select
 import shutil
-import signal
 import socket
 import stat
 from collections.abc import Generator
-from typing import NoReturn
 
 from ... import protocol
 from ...box_orders import (
@@ -32,10 +30,8 @@ from ...box_orders import (
     StatPath,
     WriteFile,
 )
-from ...linux import syscalls
 from ...linux.safe_folder import TEMPORARY
 from ...packets import decode_packet
-from .launch import Home, keep_only, lead_session, set_standard_streams
 
 _PIECE_BYTES = 1 << 18
 _READ_BYTES = 1 << 16
@@ -46,20 +42,6 @@ _PRIVATE, _USUAL = 0o600, 0o666  # permissions of new files; the second ones by 
 
 class RequestCancelled(Exception):
     """Nobody waits for the answer any more."""
-
-
-def run_worker(stream_fd: int, home: Home) -> NoReturn:
-    """In a fork of the first process: work on files until the stream ends."""
-    try:
-        lead_session()
-        set_standard_streams((-1, -1, -1))
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        home.confine()
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # so that commands cannot inspect it
-        stream = socket.socket(fileno=keep_only(stream_fd))
-        _serve(OrderStream(stream), home.folder)
-    finally:
-        os._exit(1)
 
 
 class OrderStream:
@@ -108,7 +90,9 @@ class OrderStream:
         self._stream.sendall(frame)
 
 
-def _serve(stream: OrderStream, folder: str) -> NoReturn:
+def serve_files(link: socket.socket, folder: str) -> None:
+    """Work on files until the link is closed."""
+    stream = OrderStream(link)
     while True:
         order = stream.next_order()
         try:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from ... import protocol
 from ...box_orders import BoxAnswer, FileOrder
-from ...linux import process_tree, syscalls
+from ...linux import process_tree
 from ...packets import decode_fields, encode_packet
 from ..poll_loop import FOREVER, PollLoop
-from .file_worker import run_worker
+from .confined_fork import Home, fork_confined
+from .file_worker import serve_files
 from .frame_link import FrameLink
-from .launch import Home
 
 _MAX_WORKERS, _MAX_IDLE = 4, 2
 _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -46,16 +46,7 @@ class FileWorker:
     ) -> None:
         self.request: FileRequest | None = None
         self.kill_at = FOREVER
-        ours, theirs = socket.socketpair()
-        try:
-            self.pid = syscalls.fork_without_hooks()
-            if self.pid == 0:
-                run_worker(theirs.fileno(), home)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+        self.pid, ours = fork_confined(home, socket.SOCK_STREAM, serve_files)
         self.link = FrameLink(
             loop, ours, functools.partial(on_frame, self), functools.partial(on_end, self)
         )

@@ -31,9 +31,11 @@ from ...linux import process_tree
 from ...packets import decode_packet
 from ..poll_loop import FOREVER, PollLoop
 from .command import Command
+from .confined_fork import Home
 from .file_workers import FileWorkers
 from .frame_link import FrameLink
-from .launch import Home, Launcher
+from .launcher import Launcher
+from .launcher_process import ENDED, STARTED, LaunchReport, describe_exit
 from .pipe_drain import PipeDrain
 
 _END_INTERVAL, _END_SECONDS = 0.01, 30.0  # between looks for processes that are left; at most
@@ -49,11 +51,11 @@ class BoxService:
         self, loop: PollLoop, stream: socket.socket, home: Home, on_end: Callable[[], None]
     ) -> None:
         self._loop, self._folder, self._on_end = loop, home.folder, on_end
-        self._launcher, self._prepare_at = Launcher(home), FOREVER
+        self._launcher = Launcher(loop, home, self._on_report, self._on_launcher_end)
         self._link = FrameLink(loop, stream, self._on_frame, self._end, self._update_reading)
         self._drain = PipeDrain(loop)
         self._commands: dict[int, Command] = {}  # by the number of the request
-        self._by_pid: dict[int, Command] = {}  # also those that have been answered
+        self._by_pid: dict[int, Command] = {}  # those whose processes have not ended
         self._files = FileWorkers(loop, self._link, home)
         self._endings: dict[int, tuple[EndCommands, float]] = {}  # and when to give up
         self._look_at = FOREVER
@@ -78,8 +80,7 @@ class BoxService:
         match order:
             case RunCommand():
                 _check_user(order.user)
-                self._prepare_at = 0.0
-                command = Command(
+                self._commands[number] = Command(
                     number,
                     order,
                     self._folder,
@@ -88,7 +89,6 @@ class BoxService:
                     self._link,
                     self._retire,
                 )
-                self._commands[number] = self._by_pid[command.pid] = command
             case SignalCommand():
                 if (command := self._commands.get(order.command)) is None:
                     raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
@@ -123,20 +123,38 @@ class BoxService:
 
     # its processes
 
+    def _on_report(self, report: LaunchReport) -> None:
+        """Handle what has happened to a command."""
+        if report.kind == ENDED:
+            self._on_ended(report)
+        elif (command := self._commands.get(report.number)) is not None:
+            if report.kind == STARTED:
+                self._by_pid[report.pid] = command
+            command.on_report(report)
+
+    def _on_ended(self, report: LaunchReport) -> None:
+        if (command := self._by_pid.pop(report.pid, None)) is not None:
+            command.on_exit(report)
+        self._end_commands()
+
+    def _on_launcher_end(self) -> None:
+        """Its children are those of this process now, but for one that it has reaped before."""
+        for command in [*self._commands.values()]:
+            command.on_launcher_end()
+        for pid in [*self._by_pid]:
+            if not process_tree.exists(pid):
+                self._on_ended(LaunchReport(ENDED, 0, pid, signal.SIGKILL))
+
     def on_exit(self, pid: int, status: int, usage: resource.struct_rusage) -> bool:
         """Handle the end of process `pid`, which was reaped. Return False if it is none of ours."""
-        is_ours = True
-        if (command := self._by_pid.pop(pid, None)) is not None:
-            command.on_exit(status, usage)
-        else:
-            is_ours = self._files.on_exit(pid) or self._launcher.on_exit(pid)
-        self._end_commands()
+        is_ours = pid in self._by_pid or pid == self._launcher.pid or self._files.on_exit(pid)
+        self._on_ended(describe_exit(pid, status, usage))
         return is_ours
 
     def _topmost(self, others: Iterable[int]) -> set[int]:
-        """Return the children of this process without the `others` and those that are ours."""
-        own = {*others, *self._files.pids(), *self._launcher.pids()}
-        return {*process_tree.children(os.getpid())} - own
+        """Return commands and what they have left: the children of this process but `others`."""
+        own = {*others, *self._files.pids(), self._launcher.pid}
+        return ({*process_tree.children(os.getpid())} - own) | {*self._by_pid}
 
     def _processes(self, others: Iterable[int]) -> tuple[CommandProcess, ...]:
         topmost = self._topmost(others)
@@ -163,7 +181,7 @@ class BoxService:
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
         deadlines = [command.next_deadline() for command in self._commands.values()]
-        return min([self._look_at, self._prepare_at, self._files.next_deadline(), *deadlines])
+        return min([self._look_at, self._files.next_deadline(), *deadlines])
 
     def on_timer(self, now: float) -> None:
         """Do the work that is due at the time `now`."""
@@ -172,9 +190,6 @@ class BoxService:
         self._files.on_timer(now)
         if now >= self._look_at:
             self._end_commands()
-        if now >= self._prepare_at:
-            self._prepare_at = FOREVER
-            self._launcher.prepare()
 
     # the end
 

@@ -38,7 +38,7 @@ from ...messages import (
 )
 from ...packets import decode_packet, encode_packet
 from ...spec import ZygoteSpec
-from ..box.launch import Home
+from ..box.confined_fork import Home
 from ..box.service import BoxService
 from ..command_root import IMAGE, enter_root, mount_root
 from ..filesystem import attach_mounts, bind_mount

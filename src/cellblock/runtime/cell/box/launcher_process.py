@@ -1,0 +1,160 @@
+"""The process that starts commands, and reports how they end. They are its children.
+
+All are in one Landlock domain, because they inherit its: a command can signal those before it. It
+starts them by `posix_spawn`, which is faster than a fork, most of all on a busy machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import marshal
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# To it: the number of a request, with the descriptors of a pipe to read the order from, and of the
+# standard streams. From it: a report.
+ORDER = struct.Struct("<I")
+REPORT = struct.Struct("<cIqidq")
+STARTED, FOLDER_FAILED, PROGRAM_FAILED, ENDED = b"s", b"f", b"p", b"e"
+_DESCRIPTORS = 4
+_READ_BYTES = 1 << 16
+_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # that this process ignores
+
+
+class LaunchReport(NamedTuple):
+    """What has happened to a command.
+
+    number        that of its request, or 0
+    pid           its process ID, or the error number
+    status, ...   how its process has ended, and what it has used
+    """
+
+    kind: bytes
+    number: int
+    pid: int
+    status: int = 0
+    cpu: float = 0.0
+    peak: int = 0
+
+
+class CommandStart(NamedTuple):
+    """What is to be executed, and where."""
+
+    argv: list[bytes]
+    folder: bytes
+    environment: dict[bytes, bytes]
+
+
+def serve_launches(link: socket.socket, _work_dir: str) -> None:
+    """Start commands until the link is closed."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(writer)
+    poll = select.poll()
+    for descriptor in (link.fileno(), reader):
+        poll.register(descriptor, select.POLLIN)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor == reader:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(reader, _READ_BYTES)
+                _report_ended(link)
+            elif not _handle_order(link):
+                return
+
+
+def _send(link: socket.socket, report: LaunchReport) -> None:
+    link.send(REPORT.pack(*report))
+
+
+def describe_exit(pid: int, status: int, usage: resource.struct_rusage) -> LaunchReport:
+    """Return the report that a process has ended, from what `wait4` returns."""
+    cpu = usage.ru_utime + usage.ru_stime
+    return LaunchReport(ENDED, 0, pid, status, cpu, usage.ru_maxrss * 1024)
+
+
+def _report_ended(link: socket.socket) -> None:
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        _send(link, describe_exit(pid, status, usage))
+
+
+def _handle_order(link: socket.socket) -> bool:
+    """Start a command. Return False if the link is closed."""
+    packet, descriptors, _, _ = socket.recv_fds(link, ORDER.size, _DESCRIPTORS)
+    if not packet:
+        return False
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    (number,) = ORDER.unpack(packet)
+    try:
+        start = CommandStart(*marshal.loads(_read_all(descriptors[0])))
+        _send(link, _start(number, start, descriptors[1:]))
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return True
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = bytearray()
+    while piece := os.read(descriptor, _READ_BYTES):
+        data += piece
+    return bytes(data)
+
+
+def _start(number: int, start: CommandStart, descriptors: Sequence[int]) -> LaunchReport:
+    kind = FOLDER_FAILED
+    try:
+        os.chdir(start.folder)
+        kind = PROGRAM_FAILED
+        path = _find_program(start.argv[0], start.environment)
+        actions: list[tuple[int | str, ...]] = [
+            (os.POSIX_SPAWN_DUP2, source, target)
+            for target, source in enumerate(descriptors, 3 - len(descriptors))
+        ]
+        if len(descriptors) == 2:  # a new open file: a lock on it would outlive the command
+            actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0))
+        pid = os.posix_spawn(
+            path,
+            start.argv,
+            start.environment,
+            file_actions=actions,
+            setsid=True,
+            setsigdef=_SIGNALS,
+        )
+    except OSError as error:
+        return LaunchReport(kind, number, error.errno or errno.EIO)
+    return LaunchReport(STARTED, number, pid)
+
+
+def _find_program(program: bytes, environment: dict[bytes, bytes]) -> bytes:
+    """Return the path of a program, looked up in the `PATH` of `environment`.
+
+    Raise `FileNotFoundError`.
+    """
+    if b"/" in program:
+        return program
+    found = b""
+    for folder in environment.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
+        path = os.path.join(folder, program)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+        if not found and os.path.exists(path):
+            found = path  # the error is that it is not executable
+    if not program or not found:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return found
