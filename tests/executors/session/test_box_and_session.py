@@ -75,12 +75,13 @@ def test_a_block_ends_its_own_processes_and_no_commands(
 
         async def check() -> None:
             await box.start("sh", "-c", "setsid sleep 60 & sleep 61 & exit")
-            running = await started(box, "sh", "-c", "echo; sleep 62 & cat; exit 7")
+            shell = "sh -c sleep 62 & sleep 63 & echo; wait"
+            expected = [shell, *(f"sleep {number}" for number in range(60, 64))]
+            running = await started(box, "sh", "-c", "sleep 62 & sleep 63 & echo; wait")
+            while len(set(await listed(box))) < len(expected):  # the shell has forked only
+                await asyncio.sleep(0.01)
             await run_block(live, code)
-            assert await listed(box) == [
-                *("cat", "sh -c echo; sleep 62 & cat; exit 7"),
-                *("sleep 60", "sleep 61", "sleep 62"),
-            ]
+            assert await listed(box) == expected
             assert await box.connection.ask_box(EndCommands(box.number)) == (BoxAnswer(), b"")
             assert (await running).answer.exit == 137
 

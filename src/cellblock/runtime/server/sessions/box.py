@@ -5,6 +5,7 @@ A box is made at the first order to it. The first process of the session's cell 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from ... import protocol
@@ -38,6 +39,7 @@ class SessionBox:
     def __init__(self, loop: FrameSender, session: LiveSession) -> None:
         self._session, self._loop = session, FaultBoundary(loop, session.on_fault)
         self.runs = set[int]()
+        self._held = deque[bytes]()
         self._channel = Channel(self._loop, self._on_frame, self._on_end, has_pidfd=False)
         try:
             self._channel.set_pid(session.init.pid)
@@ -47,11 +49,18 @@ class SessionBox:
             self._channel.close()
             raise
         session.orphans.spares_commands = True
+        session.orphans.on_unpause = self._send_held
 
     def send(self, kind: int, run: int, payload: bytes = b"") -> None:
-        """Send a frame to the box."""
+        """Send a frame to the box. While its cell is stopped for a fork, nothing starts there."""
+        self._held.append(protocol.encode(kind, run, payload))
+        if not self._session.orphans.is_paused:
+            self._send_held()
+
+    def _send_held(self) -> None:
         self._session.init.unpause()
-        self._channel.send(protocol.encode(kind, run, payload))
+        while self._held:
+            self._channel.send(self._held.popleft())
 
     def order(self, run: int, order: BoxOrder, payload: bytes) -> None:
         """Let the box carry out an order, whose packet is `payload`."""

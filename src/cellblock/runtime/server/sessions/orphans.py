@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 from ...linux import process_tree
 from .channel import Channel
@@ -14,12 +15,15 @@ class SessionOrphans:
     """Finds, kills and stops these processes. `main_pid` is the session's process, or 0.
 
     spares_commands   the cell has a box, whose commands are not killed
+    is_paused         they are stopped
+    on_unpause        is called when they go on
     """
 
     def __init__(self, init: SessionInitHandle, checkpoints: CheckpointSet) -> None:
         self._init, self._checkpoints = init, checkpoints
         self._stopped = set[int]()
-        self.spares_commands = False
+        self.spares_commands = self.is_paused = False
+        self.on_unpause: Callable[[], None] = lambda: None
 
     def find(self, main_pid: int, *, spares_commands: bool = False) -> list[int]:
         """Return the process IDs of the topmost ones."""
@@ -41,6 +45,7 @@ class SessionOrphans:
 
     def pause(self, main: Channel | None) -> None:
         """Stop the session's process, and all of them with their descendants."""
+        self.is_paused = True
         if main is not None:
             main.signal(signal.SIGSTOP)
         found = self._find_all(main)
@@ -53,6 +58,7 @@ class SessionOrphans:
 
         Such a process may belong to a branch by now.
         """
+        self.is_paused = False
         if main is not None:
             main.signal(signal.SIGCONT)
         stopped, self._stopped = self._stopped, set[int]()
@@ -61,6 +67,7 @@ class SessionOrphans:
         finally:  # also if /proc cannot be read
             for pid in stopped:
                 process_tree.send_signal(pid, signal.SIGCONT)
+            self.on_unpause()
 
     def _find_all(self, main: Channel | None) -> set[int]:
         return {
