@@ -69,14 +69,13 @@ class Command:
         self,
         number: int,
         order: RunCommand,
-        folder: str,
         launcher: Launcher,
         loop: PollLoop,
         link: FrameLink,
         on_end: Callable[[Command, list[int]], None],
     ) -> None:
         self.number, self.state = number, CommandState.STARTING
-        self._order, self._folder = order, os.path.join(folder, order.cwd)
+        self._order, self._folder = order, launcher.home.path(order.cwd)
         self._loop, self._link, self._launcher, self._on_end = loop, link, launcher, on_end
         self._started = time.monotonic()
         self._deadline = FOREVER if order.seconds is None else self._started + order.seconds

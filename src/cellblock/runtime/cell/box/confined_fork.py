@@ -29,6 +29,10 @@ class Home(NamedTuple):
     environment: dict[bytes, bytes]
     confine: Callable[[], None]
 
+    def path(self, path: str) -> str:
+        """Return `path` from the root. It may be relative to the work folder."""
+        return os.path.join(self.folder, path) if path else self.folder
+
 
 def fork_confined(
     home: Home, kind: socket.SocketKind, serve: Callable[[socket.socket, str], None]

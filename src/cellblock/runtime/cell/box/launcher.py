@@ -30,7 +30,7 @@ class Launcher:
         on_report: Callable[[LaunchReport], None],
         on_end: Callable[[], None],
     ) -> None:
-        self._loop, self._home = loop, home
+        self._loop, self.home = loop, home
         self._on_report, self._on_end = on_report, on_end
         self.pid = 0
         self._link: socket.socket | None = None
@@ -41,7 +41,7 @@ class Launcher:
 
         `descriptors` are its standard streams, without the first one if that is `/dev/null`.
         """
-        message = marshal.dumps(tuple(_command_start(order, self._home)))
+        message = marshal.dumps(tuple(_command_start(order, self.home)))
         link = self._link or self._fork()
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
@@ -59,7 +59,7 @@ class Launcher:
         self._order_pipes = [pipe for pipe in (*self._order_pipes, order_pipe) if pipe.is_open]
 
     def _fork(self) -> socket.socket:
-        self.pid, link = fork_confined(self._home, socket.SOCK_SEQPACKET, serve_launches)
+        self.pid, link = fork_confined(self.home, socket.SOCK_SEQPACKET, serve_launches)
         link.setblocking(False)
         self._loop.watch(link.fileno(), self._on_packet)
         self._link = link
@@ -97,7 +97,7 @@ class Launcher:
 
 def _command_start(order: RunCommand, home: Home) -> CommandStart:
     """Return what to start for `order`. Raise `ValueError` for what no program can get."""
-    folder = os.path.join(home.folder, order.cwd)
+    folder = home.path(order.cwd)
     environment = dict(home.environment)
     if b"PWD" in environment:
         environment[b"PWD"] = _encode(folder)

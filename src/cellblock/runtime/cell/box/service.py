@@ -50,7 +50,7 @@ class BoxService:
     def __init__(
         self, loop: PollLoop, stream: socket.socket, home: Home, on_end: Callable[[], None]
     ) -> None:
-        self._loop, self._folder, self._on_end = loop, home.folder, on_end
+        self._loop, self._on_end = loop, on_end
         self._launcher = Launcher(loop, home, self._on_report, self._on_launcher_end)
         self._link = FrameLink(loop, stream, self._on_frame, self._end, self._update_reading)
         self._drain = PipeDrain(loop)
@@ -83,7 +83,6 @@ class BoxService:
                 self._commands[number] = Command(
                     number,
                     order,
-                    self._folder,
                     self._launcher,
                     self._loop,
                     self._link,
