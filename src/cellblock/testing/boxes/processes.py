@@ -45,8 +45,7 @@ async def a_wait_that_is_too_long_leaves_the_process_running(box: Box) -> None:
 
 @check_box
 async def a_process_whose_output_is_not_read_waits(box: Box) -> None:
-    text = "head -c 5000000 /dev/zero; touch ended"
-    process = await box.spawn(text)
+    process = await box.spawn("head -c 100000000 /dev/zero; touch ended")
     for _ in range(5):  # others go on
         assert len((await box.exec("head -c 1000000 /dev/zero")).stdout) == 1_000_000
     assert not await box.files.exists("ended")
@@ -55,7 +54,7 @@ async def a_process_whose_output_is_not_read_waits(box: Box) -> None:
     async for stream, data in process:
         assert stream == 1
         size += len(data)
-    assert size == 5_000_000
+    assert size == 100_000_000
     assert (await process.wait()).exit_code == 0
 
 
