@@ -157,6 +157,7 @@ class Download:
             open_folder = functools.partial(SafeFolder.at, place, *names, create=True)
             with await run_in_thread(open_folder) as folder:
                 for entry in answer.entries or ():
+                    _check_name(entry.name)
                     if entry.kind == "file":
                         await self._file(f"{inner}/{entry.name}", folder, entry.name, entry.mode)
                     elif entry.kind == "folder" and not entry.is_link:
@@ -197,3 +198,9 @@ def _made_folder(path: Path) -> Path:
     """Create a folder that its caller has named, and return its path without links."""
     path.mkdir(parents=True, exist_ok=True)
     return path.resolve()
+
+
+def _check_name(name: str) -> None:
+    """Raise `OSError` for what is no name in a folder: the box has sent it."""
+    if name in ("", ".", "..") or set(name) & set("/\0"):
+        raise OSError(errno.EINVAL, "The box lists a file with an invalid name", name)

@@ -1,0 +1,71 @@
+"""A box whose server or container is lost is gone: running calls and later ones say so."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from cellblock import BoxGone, DockerSandbox, Sandbox
+from cellblock.box.base import Box
+from cellblock.sandbox.probe import unavailable_reason
+from tests.containers import docker_engine
+from tests.executors.session import session_image
+
+
+async def lose(box: Box, kill: Callable[[], object]) -> list[str]:
+    """Kill the server of `box` while it is used in several ways. Return what is raised."""
+    code = "import time\nopen('block', 'w').close()\ntime.sleep(600)"
+    process = await box.spawn("cat")
+    running = [
+        asyncio.ensure_future(box.exec("touch command; sleep 600", timeout=None)),
+        asyncio.ensure_future(box.run_code(code, timeout=600)),
+        asyncio.ensure_future(process.wait()),
+    ]
+    while not (await box.files.exists("command") and await box.files.exists("block")):
+        await asyncio.sleep(0.02)
+    kill()
+    raised = list[str]()
+    for each in running:
+        with pytest.raises(BoxGone) as caught:
+            await each
+        raised.append(str(caught.value))
+    for use in (box.exec("true"), box.files.list(), box.run_code("1"), box.fork()):
+        with pytest.raises(BoxGone) as caught:
+            await use
+        raised.append(str(caught.value))
+    assert box.closed
+    return raised
+
+
+def test_a_box_whose_server_is_killed_is_gone() -> None:
+    if reason := unavailable_reason():
+        pytest.skip(f"the sandbox is not available: {reason}")
+
+    async def main() -> None:
+        async with Sandbox() as box:
+            connection = box.session.place.require_connection()
+            raised = await lose(box, lambda: os.kill(connection.pid, signal.SIGKILL))
+        assert {text for text in raised if "server ended unexpectedly" not in text} == set()
+        await box.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.engine
+def test_a_box_whose_container_is_killed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = session_image.use_session_image(monkeypatch)
+
+    async def main() -> None:
+        async with DockerSandbox(image) as box:
+            name = box.container
+            assert name is not None
+            engine = docker_engine.shared_engine()
+            raised = await lose(box, functools.partial(engine.docker, "kill", name))
+        assert {text for text in raised if "The box is gone" not in text} == set()
+
+    asyncio.run(main())
