@@ -25,7 +25,12 @@ SUITES = ROOT / "tests" / "integrations" / "suites"
 SCENARIOS = ROOT / "tests" / "integrations" / "scenarios"
 DEEPAGENTS = ("deepagents==0.7.32", "langchain-tests==1.1.9")
 DSPY = ("dspy==3.4.1",)
-INSPECT = ("inspect-ai==0.3.285", "pytest==9.2.0", "pytest-asyncio==1.5.0")
+INSPECT = (
+    "inspect-ai==0.3.285",
+    "aiodocker==0.27.0",
+    "pytest==9.2.0",
+    "pytest-asyncio==1.5.0",
+)
 PYDANTIC_AI = ("pydantic-ai-slim==2.68.0", "pytest==9.2.0")
 SMOLAGENTS = ("smolagents==1.26.0",)
 # Prints the pins that are not installed, and the files that are missing.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.executors.session import session_image
 from tests.frameworks import INSPECT, SCENARIOS, run_in_framework, run_suite
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
@@ -33,3 +34,14 @@ def test_each_sample_has_a_sandbox_until_it_ends(tmp_path: Path) -> None:
         "2 [True, True]",
         f"error ValueError(\"config must be a CellblockConfig, not '{tmp_path}/compose.yaml'.\")",
     ]
+
+
+@pytest.mark.engine
+def test_a_sample_can_have_a_container_of_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = session_image.use_session_image(monkeypatch)
+    printed = run_in_framework(INSPECT, tmp_path, SCENARIOS / "inspect_container.py", image)
+    count, outcome, container = printed.splitlines()
+    assert (count, outcome) == ("0  2", "success None")
+    assert container.startswith("cellblock-")
