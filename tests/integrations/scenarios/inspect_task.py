@@ -50,7 +50,7 @@ def result_is_target():
 
 task = Task(
     dataset=[Sample(name, target=name, files={"given": name}) for name in ("one", "two")],
-    solver=[use_tools(bash(timeout=1), bash_session(), text_editor(), python()), generate()],
+    solver=[use_tools(bash(timeout=3), bash_session(), text_editor(), python()), generate()],
     scorer=result_is_target(),
     sandbox=SandboxEnvironmentSpec("cellblock", CellblockConfig(packages=["iniconfig==2.0.0"])),
 )

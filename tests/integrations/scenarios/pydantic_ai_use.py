@@ -14,12 +14,12 @@ from cellblock.integrations.pydantic_ai import CellblockWorkspace
 
 
 async def main():
-    async with Sandbox(timeout=1) as sandbox:
+    async with Sandbox(timeout=2) as sandbox:
         workspace = CellblockWorkspace(sandbox)
         print((await workspace.run(["/etc/passwd"])).exit_code)
         for command, options in (
             ("echo out; echo err >&2; sleep 100", {}),
-            ("echo; sleep 100", {"timeout": 0.5}),
+            ("echo; sleep 100", {"timeout": 1}),
             ("head -c 11000000 /dev/zero", {"timeout": 60}),
             ("true", {"timeout": 0}),
         ):
