@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.executors.session import session_image
 from tests.frameworks import INSPECT, SCENARIOS, run_in_framework, run_suite
+from tests.sandbox.images.small_root import make_root
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
 
@@ -36,12 +38,27 @@ def test_each_sample_has_a_sandbox_until_it_ends(tmp_path: Path) -> None:
     ]
 
 
+def run_configured(tmp_path: Path, **config: str) -> list[str]:
+    """Return what a sample printed that has read its file, its sandbox and `/etc/own`."""
+    scenario = SCENARIOS / "inspect_configured.py"
+    printed = run_in_framework(INSPECT, tmp_path, scenario, json.dumps(config))
+    read, *others, outcome = printed.splitlines()
+    assert read == "0  ['6', '7', '6', '7']"
+    assert outcome == "success None"
+    return others
+
+
 @pytest.mark.engine
 def test_a_sample_can_have_a_container_of_docker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = session_image.use_session_image(monkeypatch)
-    printed = run_in_framework(INSPECT, tmp_path, SCENARIOS / "inspect_container.py", image)
-    count, outcome, container = printed.splitlines()
-    assert (count, outcome) == ("0  2", "success None")
-    assert container.startswith("cellblock-")
+    sandbox, own = run_configured(tmp_path, image=image)
+    assert sandbox.startswith("<DockerSandbox ")
+    assert own == ""
+
+
+def test_a_sample_can_have_a_root_file_system(tmp_path: Path) -> None:
+    sandbox, own = run_configured(tmp_path, root=str(make_root(tmp_path / "root")))
+    assert sandbox.startswith("<Sandbox ")
+    assert own == "of this root"

@@ -32,16 +32,20 @@ class CellblockConfig(BaseModel, frozen=True, extra="forbid"):
     """What a task wants: `sandbox=SandboxEnvironmentSpec("cellblock", CellblockConfig(...))`.
 
     image      that of containers; None for sandboxes of this machine
+    root       the root file system of sandboxes of this machine, as `cellblock.Sandbox` takes it
     packages   what the Python of the sandboxes can import
     """
 
     image: str | None = None
+    root: str | None = None
     packages: tuple[str, ...] = ()
 
     def make_sandbox(self) -> Box:
         """Return a sandbox without a time limit: Inspect has limits of its own."""
         if self.image is None:
-            return Sandbox(timeout=None, packages=self.packages)
+            return Sandbox(timeout=None, packages=self.packages, root=self.root)
+        if self.root is not None:
+            raise ValueError("Pass image for containers, or root for sandboxes, not both.")
         return DockerSandbox(self.image, timeout=None, packages=self.packages)
 
 
