@@ -4,7 +4,7 @@ python    All blocks of a page run in order in one namespace. `await` works outs
           `python -m asyncio`. Comments that begin with `#>` are the whole output of their block.
 sh        The block runs and succeeds. A `text` block right below it is its output.
 console   Commands for a person: they are not run, but what they name exists.
-text      Output, or a drawing: not run.
+text      Output, or a drawing: not run. Nor is yaml.
 
 In outputs, `...` stands for any text.
 """
@@ -37,7 +37,7 @@ from tests.docs.markdown_pages import (
 from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
 
-LANGUAGES = {"python", "sh", "console", "text"}
+LANGUAGES = {"python", "sh", "console", "text", "yaml"}
 PROGRAMS = {"cd", "docker", "git", "pip"}  # of console blocks, besides ours
 MODULES = ("numpy", "pandas", "matplotlib", "pyarrow")
 # The mark of a page whose code has a pattern.
