@@ -41,7 +41,7 @@ def sandbox_tools(sandbox: Box) -> list[BetaAsyncFunctionTool[Any]]:
         from cellblock.integrations.anthropic_worker import sandbox_tools
         EnvironmentWorker(client, ..., tools=sandbox_tools(sandbox))
 
-    `bash` keeps its folder and variables. Closing `sandbox` is left to its owner.
+    `bash` keeps its folder and variables. Use a sandbox for each session; you close it.
     """
     tools = _SandboxTools(require_box(sandbox))
     return [
