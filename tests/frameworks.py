@@ -29,6 +29,7 @@ ANTHROPIC = ("anthropic==2.14.0",)
 DEEPAGENTS = ("deepagents==0.7.32", "langchain-tests==1.1.9")
 DSPY = ("dspy==3.4.1",)
 GOOGLE_ADK = ("google-adk==2.13.0",)
+HARBOR = ("harbor==0.26.0",)
 INSPECT = (
     "inspect-ai==0.3.285",
     "aiodocker==0.27.0",
@@ -52,17 +53,20 @@ print(*[file for file in files if not file.locate().exists()])
 
 
 @functools.cache
-def framework_python(*pins: str) -> Path:
-    """Return a Python with these packages and our dependencies, which is made if it is damaged."""
+def framework_python(*pins: str, python: str | None = None) -> Path:
+    """Return a Python with these packages and our dependencies, which is made if it is damaged.
+
+    It is another `python` than the running one if that is given.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     packages = [*pins, *project["dependencies"]]
-    environment = asyncio.run(environment_for(packages))
+    environment = asyncio.run(environment_for(packages, python=python))
     with environment.with_suffix(".check").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if found := damage(environment, pins):
             sys.stderr.write(f"{environment} is made again: {found}\n")
             shutil.rmtree(environment)
-            environment = asyncio.run(environment_for(packages))
+            environment = asyncio.run(environment_for(packages, python=python))
             assert not damage(environment, pins)
     return python_of(environment)
 

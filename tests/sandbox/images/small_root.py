@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-PROGRAMS = "sh bash cat cp env id ln ls mkdir mv pwd rm rmdir sleep touch true".split()
+PROGRAMS = "sh bash cat chmod cp env id ln ls mkdir mv pwd rm rmdir sleep touch true".split()
 
 
 @functools.cache
