@@ -47,7 +47,7 @@ def has_code(page: Path) -> bool:
     return any(block.language == "python" for block in blocks(page))
 
 
-@pytest.mark.parametrize("page", filter(has_code, INTEGRATIONS), ids=page_name)
+@pytest.mark.parametrize("page", [*filter(has_code, INTEGRATIONS)], ids=page_name)
 def test_code_of_a_page_does_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     found = [block for block in blocks(page) if block.language == "python"]
     program = ROOT / "tests" / "docs" / "run_page.py"
