@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import ImageUnusable, Sandbox
+from cellblock import ImageUnusable, Policy, Sandbox
 from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
 from tests.plain_user import unprivileged_command
-from tests.sandbox.images.image_builder import write_layout
+from tests.sandbox.images.image_builder import file, layer, write_layout
 from tests.sandbox.images.small_root import make_root
 
 pytestmark = pytest.mark.skipif(bool(unavailable_reason()), reason="the sandbox is not available")
@@ -29,8 +29,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "cellblock" / "roots"
 
 
 async def run(box: Sandbox, command: str) -> str:
@@ -179,6 +180,46 @@ def test_a_fork_has_what_its_parent_changed_in_the_root(root: Path) -> None:
             assert await run(box, "cat /etc/new; ls /srv") == "new\n"
 
     asyncio.run(main())
+
+
+def test_what_the_policy_gives_is_in_the_root(root: Path, tmp_path: Path) -> None:
+    for name in ("given", "changed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(f"{name}\n")
+    given, changed = (str(tmp_path / name) for name in ("given", "changed"))
+    policy = Policy(read_only=[given], read_write=[changed], network="host")
+
+    async def main() -> None:
+        async with Sandbox(root=root, policy=policy) as box:
+            assert await run(box, f"cat {given}/file; echo new > {changed}/file") == "given\n"
+            assert (await box.exec(f"echo new > {given}/file")).exit_code != 0
+            own = Path("/etc/resolv.conf")
+            if own.exists():
+                assert await run(box, "cat /etc/resolv.conf") == own.read_text()
+
+    asyncio.run(main())
+    assert (tmp_path / "changed" / "file").read_text() == "new\n"
+
+
+def test_a_box_that_is_cancelled_while_its_image_is_unpacked_leaves_nothing(
+    tmp_path: Path, cache: Path
+) -> None:
+    big = layer(file("x", bytes(32 << 20)))
+    source = write_layout(tmp_path / "image", *[big] * 12)
+
+    async def main() -> None:
+        box = Sandbox(root=source)
+        starting = asyncio.ensure_future(box.start())
+        while not [*cache.glob("*.partial/x")]:
+            await asyncio.sleep(0.001)
+            assert not starting.done()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await box.close()
+
+    asyncio.run(main())
+    assert [path.suffix for path in cache.iterdir()] == [".lock"]
 
 
 def test_a_missing_root_is_named() -> None:
