@@ -240,10 +240,14 @@ def test_the_root_is_copied_where_overlayfs_is_not_possible(root: Path, tmp_path
         async with Sandbox(root=source) as box:
             assert "overlay / " not in await run(box, "cat /proc/mounts")
             assert "own copy" in box.guarantees()[-1].mechanism
+            await run(box, "mkdir -m 500 /closed && rm -f /bin/mv /usr/bin/mv")
             assert "cell:" in await run(box, "cat /etc/own /etc/passwd; echo new > /etc/own")
             (branch,) = await box.fork()
             async with branch:
                 assert await run(branch, "cat /etc/own") == "new\n"
+                assert (await branch.exec(["mv"])).exit_code == 127
+                assert "own copy" in branch.guarantees()[-1].mechanism
+                assert (await branch.exec(["touch", "/closed/x"])).exit_code == 1
 
     with contextlib.ExitStack() as stack:
         lower = root

@@ -90,7 +90,11 @@ def test_the_machine_itself_is_no_root() -> None:
 
 def test_settings_of_the_image_are_read(tmp_path: Path) -> None:
     source = write_layout(
-        tmp_path / "image", BASE, Env=["PATH=/bin", "A=b=c"], WorkingDir="/app", User="1000:1000"
+        tmp_path / "image",
+        BASE,
+        Env=["PATH=/bin", "A=b=c", "=", "B=\0"],
+        WorkingDir="/app",
+        User="1000:1000",
     )
     root = open_root(source)
     assert (root.environment, root.work_dir, root.user) == (

@@ -17,7 +17,6 @@ from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import executor_mounts, root_mounts
 from ...backends.scratch import create_scratch
 from ...errors import BackendError
-from ...runtime.cell.command_root import UPPER, WORK
 from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.messages import BlockRequest, MountSpec, RunProgram, RunRequest
 from ...runtime.session_orders import CloseSession, NewBranch, OpenSession
@@ -27,7 +26,7 @@ from ..places.sandbox import SandboxPlace, SandboxSettings
 from ..places.settings import PlaceSettings
 from ..settings import Config, ExecutorSettings, to_config
 from ..workspace import snapshot
-from ..workspace.overlay_layer import copy_layer
+from ..workspace.overlay_layer import copy_changes, is_copied
 from ..workspace.workspace import Workspace
 from .answers import check_answer
 from .fork_request import ForkRequest
@@ -75,8 +74,8 @@ class SandboxSessionPlace(SandboxPlace):
         """See `Place`."""
         if self.root_source is None:
             return super().guarantees()
-        is_copied = self.scratch is not None and not (self.scratch / "root" / WORK).exists()
-        return (*super().guarantees(), root_guarantee(is_copied=is_copied))
+        has_copy = self.scratch is not None and is_copied(self.scratch / "root")
+        return (*super().guarantees(), root_guarantee(is_copied=has_copy))
 
     # open and close
 
@@ -240,8 +239,7 @@ class SandboxSessionPlace(SandboxPlace):
                 for name in ("home", "env"):
                     snapshot.copy_folder(own_scratch / name, scratch / name, room)
                 if self.root is not None:
-                    layer = f"root/{UPPER}"
-                    copy_layer(own_scratch / layer, scratch / layer, room)
+                    copy_changes(own_scratch / "root", scratch / "root", room)
                 branch._workspace = Workspace(branch.work_dir)
 
         try:

@@ -18,36 +18,58 @@ from ..linux.safe_folder import SafeFolder
 IMAGE: Final = "/run/box/image"
 # Where the folder for changes is mounted, and then on it the root. So only that can be seen.
 ROOT: Final = "/run/box/root"
-UPPER: Final = "upper"  # what is changed; a folder in the one for changes
-WORK: Final = "work"  # another, which the kernel uses for an overlayfs
+# Folders in the one for changes: what is changed, and one that only overlayfs uses. Or all files.
+UPPER: Final = "upper"
+_WORK = "work"
+COPY: Final = "copy"
 _MAX_USERS_BYTES = 1 << 20  # of a file of users or groups
 
 
 def mount_root(shared: Iterable[str]) -> None:
     """Mount the root. The paths `shared` are in it what they are outside of it.
 
-    Raise `OSError`.
+    The folder for changes may hold those of the box that this one was forked from. Raise `OSError`.
     """
-    upper, work = f"{ROOT}/{UPPER}", f"{ROOT}/{WORK}"
-    for folder in (upper, work):
-        os.makedirs(folder, exist_ok=True)
-    is_new = not os.listdir(upper)  # otherwise it is a copy of another box's
     existing = [path for path in shared if os.path.exists(path)]
-    with SafeFolder.at(upper) as opened:
-        for path in existing:
+    if os.path.isdir(f"{ROOT}/{COPY}"):
+        _mount_copy(existing)
+    else:
+        _prepare(f"{ROOT}/{UPPER}", existing)
+        try:
+            _mount_overlay()
+        except OSError:  # this kernel, or the file system of the folder, does not allow it
+            _mount_copy(existing)
+    for path in existing:
+        syscalls.mount(path, f"{ROOT}{path}", None, syscalls.MS_BIND | syscalls.MS_REC)
+
+
+def _mount_overlay() -> None:
+    upper, work = f"{ROOT}/{UPPER}", f"{ROOT}/{_WORK}"
+    os.makedirs(work, exist_ok=True)
+    # Only attributes that users may set: we have no rights on this machine.
+    options = f"lowerdir={IMAGE},upperdir={upper},workdir={work},userxattr"
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.mount("overlay", ROOT, "overlay", flags, options)
+
+
+def _mount_copy(mount_points: Iterable[str]) -> None:
+    copy = f"{ROOT}/{COPY}"
+    is_new = not os.path.isdir(copy)
+    _prepare(copy, mount_points)
+    if is_new:
+        _copy_missing(IMAGE, copy)
+    syscalls.mount(copy, ROOT, None, syscalls.MS_BIND)
+
+
+def _prepare(folder: str, mount_points: Iterable[str]) -> None:
+    """Create in `folder` what is different from the image."""
+    is_new = not os.path.isdir(folder)
+    os.makedirs(folder, exist_ok=True)
+    with SafeFolder.at(folder) as opened:
+        for path in mount_points:
             _make_mount_point(opened, path)
         if is_new:
             _add_user(opened)
-    # Only attributes that users may set: we have no rights on this machine.
-    options = f"lowerdir={IMAGE},upperdir={upper},workdir={work},userxattr"
-    try:
-        syscalls.mount("overlay", ROOT, "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-    except OSError:  # this kernel, or the file system of the folder, does not allow it
-        shutil.rmtree(work)  # which says that there is no overlayfs
-        _copy_missing(IMAGE, upper)
-        syscalls.mount(upper, ROOT, None, syscalls.MS_BIND)
-    for path in existing:
-        syscalls.mount(path, f"{ROOT}{path}", None, syscalls.MS_BIND | syscalls.MS_REC)
 
 
 def enter_root() -> None:
@@ -59,11 +81,11 @@ def enter_root() -> None:
     os.chdir("/")
 
 
-def _make_mount_point(upper: SafeFolder, path: str) -> None:
+def _make_mount_point(top: SafeFolder, path: str) -> None:
     """Create what `path` is mounted on. It hides what the image has there, also a link."""
     *above, name = path.strip("/").split("/")
     with contextlib.ExitStack() as stack:
-        folder = upper
+        folder = top
         for part in above:
             folder = stack.enter_context(folder.folder(part, create=True))
         if os.path.isdir(path):
@@ -73,7 +95,7 @@ def _make_mount_point(upper: SafeFolder, path: str) -> None:
                 os.close(folder.create_file(name))
 
 
-def _add_user(upper: SafeFolder) -> None:
+def _add_user(top: SafeFolder) -> None:
     """Add the user of the box to those of the image, whose programs ask for its name."""
     for name in ("passwd", "group"):
         with open(f"/etc/{name}", "rb") as file:
@@ -87,7 +109,7 @@ def _add_user(upper: SafeFolder) -> None:
             theirs = file.read(_MAX_USERS_BYTES)
         lines = theirs.splitlines()
         if not any(_id_in(line) == os.geteuid() for line in lines):
-            with upper.folder("etc", create=True) as etc, contextlib.suppress(FileExistsError):
+            with top.folder("etc", create=True) as etc, contextlib.suppress(FileExistsError):
                 etc.write_new_file(name, b"\n".join([*lines, *own]))
 
 
@@ -98,12 +120,13 @@ def _id_in(line: bytes) -> int | None:
 
 
 def _copy_missing(source: str, target: str) -> None:
-    """Copy what is in the folder `source` but not in `target`, as far as it can be read."""
+    """Copy what is in the folder `source` but not in `target`: the files that can be read."""
     for entry in os.scandir(source):
         copy = f"{target}/{entry.name}"
         with contextlib.suppress(PermissionError):
             if entry.is_dir(follow_symlinks=False):
                 os.makedirs(copy, exist_ok=True)
                 _copy_missing(entry.path, copy)
-            elif not os.path.lexists(copy):
+                shutil.copystat(entry.path, copy)
+            elif (entry.is_symlink() or entry.is_file()) and not os.path.lexists(copy):
                 shutil.copy2(entry.path, copy, follow_symlinks=False)

@@ -109,7 +109,7 @@ class _Unpacking:
         settings = image.settings
         return RootFileSystem(
             str(folder),
-            (*(settings.environment or ()),),
+            tuple(filter(_is_variable, settings.environment or ())),
             f"/{'/'.join(names)}" if (names := split(settings.work_dir or "")) else "",
             settings.user or "",
         )
@@ -203,6 +203,11 @@ def _unpack_layer(layer: Layer, files: ImageSource, tree: Tree, budget: Budget) 
                 stored.check()
     except ImageUnusable as error:
         raise ImageUnusable(f"layer {layer.file}: {error}") from error
+
+
+def _is_variable(text: str) -> bool:
+    """Return False for what no program can be given."""
+    return bool(text.partition("=")[0]) and "\0" not in text
 
 
 def _try_lock(lock: BinaryIO) -> bool:
