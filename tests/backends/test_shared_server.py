@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Iterator
@@ -27,7 +26,6 @@ from cellblock import (
 )
 from cellblock.backends import shared_server
 from cellblock.backends.sandbox import SandboxBackend
-from cellblock.backends.shared_server import TenantServer
 from cellblock.events import Output
 from cellblock.runtime.linux.process_tree import children, descendants
 from cellblock.runtime.spec import ServerSpec
@@ -319,29 +317,6 @@ def test_all_tenants_lose_a_killed_server_and_can_restart() -> None:
                 "1\n",
                 "1\n",
             ]
-
-    asyncio.run(main())
-
-
-def test_a_server_that_ends_while_an_executor_joins_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    open_stream = TenantServer._open_stream
-    killed = list[int]()
-
-    def end_and_open_stream(server: TenantServer) -> socket.socket:
-        if not killed:
-            killed.append(server._require_connection().pid)
-            os.kill(killed[0], signal.SIGKILL)
-            os.waitid(os.P_PID, killed[0], os.WEXITED | os.WNOWAIT)
-        return open_stream(server)
-
-    async def main() -> None:
-        async with two_tenants() as (one, other):
-            await other.stop()
-            monkeypatch.setattr(TenantServer, "_open_stream", end_and_open_stream)
-            assert (await run(other, "print(1)")).output == "1\n"
-            assert killed == [server_of(one)] != [server_of(other)]
 
     asyncio.run(main())
 
