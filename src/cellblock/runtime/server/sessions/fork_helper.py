@@ -68,13 +68,17 @@ class ForkHelper:
         self._on_ready(self)
 
     def kill(self) -> None:
-        """Kill the helper, if it has reported its process ID and that is possible.
+        """Kill the helper. Close its socket, which ends it, if its process is not known.
 
-        Else it ends when its socket is closed.
+        The process is not known before it has reported its ID, or if no descriptor is free.
         """
-        if self._process is not None:
-            with contextlib.suppress(OSError):  # no descriptor is free, for example
+        try:
+            if self._process is not None:
                 self._process.send_signal(signal.SIGKILL)
+                return
+        except OSError:
+            pass
+        self.close()
 
     def close(self) -> None:
         """Close the socket, which ends the helper."""
