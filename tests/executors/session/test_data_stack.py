@@ -36,8 +36,8 @@ def test_use(data_server: SandboxSessionServer, use: Use) -> None:
             assert live.run_ok("number") == "0"
             return
         if use.kept == "crash":
-            # joblib also starts a child again, at some time after the block.
-            with pytest.raises(CheckpointError, match="a named semaphore"):
+            # joblib ends its children, and starts one again, at any time after the block.
+            with pytest.raises(CheckpointError, match="a named semaphore|the child process"):
                 live.checkpoint()
         checkpoint = live.checkpoint() if use.kept != "crash" else None
         for number in range(2):
