@@ -207,6 +207,7 @@ class BoxAnswer(NamedTuple):
                     program. 124: its time limit
     is_timed_out    its time limit has ended it, and
     is_truncated    it wrote more than `output_bytes`
+    limit           the limit of the box that ended it. The server adds it
     wall, cpu       seconds
     peak            bytes of memory of its largest process
     errno, error    what failed, and the text that says so. EPERM without a `path`: the user
@@ -219,6 +220,7 @@ class BoxAnswer(NamedTuple):
     exit: int | None = None
     is_timed_out: bool | None = None
     is_truncated: bool | None = None
+    limit: str | None = None
     wall: float | None = None
     cpu: float | None = None
     peak: int | None = None

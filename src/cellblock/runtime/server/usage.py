@@ -234,11 +234,26 @@ class UsageMeter:
         if self.oom_kills():
             return "memory_bytes"
         sample = self.sample()
+        return self._exceeded_by(sample, limits, storage) or exceeded_cpu_limit(
+            limits, sample.cpu_seconds
+        )
+
+    def exceeded_by_commands(self, limits: CellLimits, storage: StorageMeter) -> str | None:
+        """Return the name of the limit that commands exceed, or None.
+
+        Their time has no limit here. With control groups, the kernel ends the one that needs more
+        memory than there is.
+        """
+        return self._exceeded_by(self.sample(), limits, storage)
+
+    def _exceeded_by(
+        self, sample: UsageSample, limits: CellLimits, storage: StorageMeter
+    ) -> str | None:
         if limit := storage.exceeded_limit(sample.written_bytes, self._pids()):
             return limit
         if limits.memory_bytes and sample.memory_bytes > limits.memory_bytes:
             return "memory_bytes"
-        return exceeded_cpu_limit(limits, sample.cpu_seconds)
+        return None
 
     def remove_cgroups(self) -> bool:
         """Remove the control groups. Return True if they are gone: the kernel may need a moment."""

@@ -268,9 +268,9 @@ class Command:
                 128 - code if code < 0 else code,
                 self._is_timed_out,
                 self._is_truncated or any(output.is_truncated for output in self._outputs),
-                time.monotonic() - self._started,
-                self._exit.cpu,
-                self._exit.peak,
+                wall=time.monotonic() - self._started,
+                cpu=self._exit.cpu,
+                peak=self._exit.peak,
             )
         )
 
@@ -283,7 +283,8 @@ class Command:
         kind = protocol.STDOUT if self._order.is_merged else protocol.STDERR
         text = f"{program}: not found\n".encode("utf-8", "surrogateescape")
         self._link.send(protocol.encode(kind, self.number, text))
-        return BoxAnswer(_NO_PROGRAM, False, False, time.monotonic() - self._started, 0.0, 0)
+        wall = time.monotonic() - self._started
+        return BoxAnswer(_NO_PROGRAM, False, False, wall=wall, cpu=0.0, peak=0)
 
     def _close_input(self) -> None:
         if self._input is not None:

@@ -5,6 +5,9 @@ A box is made at the first order to it. The first process of the session's cell 
 
 from __future__ import annotations
 
+import functools
+import signal
+import time
 from collections import deque
 from collections.abc import Mapping
 
@@ -16,13 +19,17 @@ from ...box_orders import (
     CommandStarted,
     EndCommands,
     ListCommands,
+    RunCommand,
 )
 from ...linux import process_tree
 from ...messages import Failure, StartBox
 from ...packets import decode_fields, decode_packet, encode_packet
+from ...spec import CellLimits
 from ..descriptors import are_free
-from ..faults import DESCRIPTOR_LIMIT
+from ..event_loop import FOREVER
+from ..faults import DESCRIPTOR_LIMIT, run_contained
 from ..interfaces import FrameSender
+from ..storage import StorageMeter
 from .channel import Channel
 from .fault_boundary import FaultBoundary
 from .session import LiveSession
@@ -30,15 +37,24 @@ from .session import LiveSession
 _DESCRIPTORS = 3  # that a box needs, one of them for long
 _OUTPUT = (protocol.STDOUT, protocol.STDERR)
 _DATA = (protocol.VALUE_CHUNK, protocol.BOX_TAKEN)
-_CHECKED = {protocol.BOX_STARTED: CommandStarted, protocol.BOX_REPLY: BoxAnswer}
+_CHECK_INTERVAL = 0.05  # seconds
+_KILLED = 128 + signal.SIGKILL
 
 
 class SessionBox:
-    """The box of `session`. `runs` are the requests that have not been answered yet."""
+    """The box of `session`. `runs` are the requests that have not been answered yet.
 
-    def __init__(self, loop: FrameSender, session: LiveSession) -> None:
+    While commands run, it checks the `limits` that the kernel does not enforce. Commands in a cell
+    are measured together, and all of them are ended. While a block runs, its own checks do that.
+    """
+
+    def __init__(self, loop: FrameSender, session: LiveSession, limits: CellLimits) -> None:
         self._session, self._loop = session, FaultBoundary(loop, session.on_fault)
-        self.runs = set[int]()
+        self._limits = limits._replace(cpu_seconds=None)
+        self.runs = dict[int, BoxOrder]()
+        self._storage: StorageMeter | None = None  # while commands run
+        self._exceeded: str | None = None  # the limit because of which they are being ended
+        self.check_at = FOREVER
         self._held = deque[bytes]()
         self._channel = Channel(self._loop, self._on_frame, self._on_end, has_pidfd=False)
         try:
@@ -66,8 +82,41 @@ class SessionBox:
         """Let the box carry out an order, whose packet is `payload`."""
         if isinstance(order, ListCommands | EndCommands):
             payload = encode_packet(order._replace(others=self._other_processes()))
+        if isinstance(order, RunCommand) and self._storage is None:
+            self._storage = StorageMeter(self._session.folders, self._limits)
+            self.begin_block()
+            self._exceeded, self.check_at = None, time.monotonic() + _CHECK_INTERVAL
         self.send(protocol.BOX_REQUEST, run, payload)
-        self.runs.add(run)
+        self.runs[run] = order
+
+    def begin_block(self) -> None:
+        """Measure from now on, if no block runs: what was before is not counted for the next."""
+        session = self._session
+        if session.request is None:
+            session.init.start_block_usage(session.init.main_pid, session.checkpoints.pids())
+
+    def on_timer(self, now: float) -> None:
+        """End all commands if they exceed a limit."""
+        if self._storage is None:
+            self.check_at = FOREVER
+            return
+        self.check_at = now + self._storage.check_after(_CHECK_INTERVAL)
+        if self._session.request is not None:
+            return
+        exceeded = self._session.init.exceeded_by_commands(self._limits, self._storage)
+        if exceeded and self._exceeded is None:
+            self._exceeded = exceeded
+            others = self._other_processes()
+            self.send(protocol.BOX_REQUEST, 0, encode_packet(EndCommands(0, others)))
+
+    def _complete(self, answer: BoxAnswer) -> BoxAnswer:
+        """Return the answer of a command with the limit that has ended it, if there is one."""
+        limit = self._exceeded
+        if limit is None and answer.exit == _KILLED:
+            limit = self._session.init.limit_that_ended(self._limits, 0.0, signal.SIGKILL)
+        if not any(isinstance(order, RunCommand) for order in self.runs.values()):
+            self._storage, self.check_at = None, FOREVER
+        return answer._replace(limit=limit)
 
     def _other_processes(self) -> tuple[int, ...]:
         """Return the processes of the session itself and of its branches, as the box sees them."""
@@ -80,14 +129,16 @@ class SessionBox:
     def _on_frame(self, frame: protocol.Frame) -> None:
         if frame.run not in self.runs:
             return
-        if (kind := _CHECKED.get(frame.kind)) is not None:
-            decode_fields(frame, kind)
+        data, can_wait = protocol.encode(*frame), frame.kind in _OUTPUT
+        if frame.kind == protocol.BOX_REPLY:
+            answer = decode_fields(frame, BoxAnswer)
+            if isinstance(self.runs.pop(frame.run), RunCommand):
+                data = self._complete(answer).encode(frame.run)
+        elif frame.kind == protocol.BOX_STARTED:
+            decode_fields(frame, CommandStarted)
         elif frame.kind not in (*_OUTPUT, *_DATA):
             raise protocol.ProtocolError(f"A box sent a frame of kind {frame.kind}.")
-        if frame.kind == protocol.BOX_REPLY:
-            self.runs.remove(frame.run)
-        can_wait = frame.kind in _OUTPUT
-        self._loop.send(protocol.encode(*frame), can_wait=can_wait)
+        self._loop.send(data, can_wait=can_wait)
         if not can_wait:
             self._loop.flush()
 
@@ -111,8 +162,10 @@ class SessionBox:
 class SessionBoxes:
     """The boxes of `sessions`, which are all open sessions by number."""
 
-    def __init__(self, loop: FrameSender, sessions: Mapping[int, LiveSession]) -> None:
-        self._loop, self._sessions = loop, sessions
+    def __init__(
+        self, loop: FrameSender, sessions: Mapping[int, LiveSession], limits: CellLimits
+    ) -> None:
+        self._loop, self._sessions, self._limits = loop, sessions, limits
         self._boxes: dict[LiveSession, SessionBox] = {}
 
     def handle_request(self, frame: protocol.Frame) -> None:
@@ -126,7 +179,7 @@ class SessionBoxes:
         elif not are_free(_DESCRIPTORS):
             self._refuse(frame.run, Failure(DESCRIPTOR_LIMIT, full=1))
         else:
-            box = self._boxes[session] = SessionBox(self._loop, session)
+            box = self._boxes[session] = SessionBox(self._loop, session, self._limits)
             box.order(frame.run, order, frame.payload)
 
     def _refuse(self, run: int, failure: Failure) -> None:
@@ -142,6 +195,21 @@ class SessionBoxes:
             return False
         box.send(frame.kind, frame.run, frame.payload)
         return True
+
+    def begin_block(self, session: LiveSession) -> None:
+        """Measure the next block of `session` without what commands have used before."""
+        if (box := self._boxes.get(session)) is not None:
+            box.begin_block()
+
+    def next_deadline(self) -> float:
+        """Return the time at which `on_timer` must be called."""
+        return min([box.check_at for box in self._boxes.values()], default=FOREVER)
+
+    def on_timer(self, now: float) -> None:
+        """Do the work that is due at the time `now`."""
+        for session, box in [*self._boxes.items()]:
+            if now >= box.check_at:
+                run_contained(functools.partial(box.on_timer, now), session.on_fault)
 
     def close(self, session: LiveSession, failure: Failure) -> None:
         """End the box of `session`, if it has one. Its requests are answered with `failure`."""

@@ -272,6 +272,11 @@ class SessionInitHandle:
         """Return the name of the limit that the running block exceeds, or None."""
         return None if self._usage is None else self._usage.exceeded_limit(limits, storage)
 
+    def exceeded_by_commands(self, limits: CellLimits, storage: StorageMeter) -> str | None:
+        """Return the name of the limit that the commands of its box exceed, or None."""
+        usage = self._usage
+        return None if usage is None else usage.exceeded_by_commands(limits, storage)
+
     # the end
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ class SessionManager:
             MountClient(loop, mount_socket) if mount_socket is not None else NoMounts()
         )
         self._sessions: dict[int, LiveSession] = {}
-        self.boxes = SessionBoxes(loop, self._sessions)
+        self.boxes = SessionBoxes(loop, self._sessions, spec.limits)
         # Of open sessions, by number. Needed only if the server ends before them.
         self.folders_to_delete: dict[int, Sequence[str]] = {}
         self._spare: LiveSession | None = None
@@ -158,6 +158,7 @@ class SessionManager:
         session: LiveSession,
         payload: bytes | None = None,
     ) -> None:
+        self.boxes.begin_block(session)
         if failure := session.submit(job, payload=payload):
             self._pending.answer(job, failure)
         else:
@@ -391,7 +392,7 @@ class SessionManager:
         """Return the time at which `on_timer` must be called."""
         if self._closing:
             return time.monotonic() + 0.005
-        deadline = min(self._refill_at, self._release_at)
+        deadline = min(self._refill_at, self._release_at, self.boxes.next_deadline())
         for session in self._active_sessions():
             deadline = min(deadline, session.next_deadline())
         return min([deadline, *(fork.deadline for fork in {*self._forks.values()})])
@@ -411,6 +412,7 @@ class SessionManager:
         for session in self._active_sessions():
             if now >= session.next_deadline():
                 run_contained(functools.partial(session.on_timer, now), session.on_fault)
+        self.boxes.on_timer(now)
         for fork in {*self._forks.values()}:
             if now >= fork.deadline:
                 fork.expire()
