@@ -81,6 +81,13 @@ run_shell_command
 '/tmp\n' '' 0 False
 /tmp True
 '/workspace\n\n'
+cellblock_codeact - rate(currency, day): Return a rate.
+[('execute_code', 'always_require')]
+{'loop': True, 'rate': 2.5}
+2.5
+TypeError
+_FunctionArgumentValidationError
+input() is not available here.
 """,
     "mini_swe_agent": r"""
 '5\nerr\n' 3 ''
