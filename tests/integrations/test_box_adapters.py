@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)
 EXPECTED = {
     "strands": r"""
 {'stdout': 'ä/tmp\n', 'stderr': 'err\n'} 137 True
-Execution timed out after 0.5 seconds 'partial\n'
+Execution timed out after 2 seconds 'partial\n'
 42
 
 True

@@ -153,8 +153,8 @@ def test_input_of_the_code_fails(session: FunctionSession) -> None:
 
 @pytest.mark.usefixtures("session")
 def test_time_of_a_function_is_not_time_of_the_block() -> None:
-    other = FunctionSession(timeout=1)
-    other.functions = {"wait": lambda: threading.Event().wait(1.5)}
+    other = FunctionSession(timeout=2)
+    other.functions = {"wait": lambda: threading.Event().wait(2.5)}
     try:
         assert other.run("wait()").value is False
     finally:

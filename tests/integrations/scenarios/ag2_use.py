@@ -18,7 +18,7 @@ async def main():
             (["sh", "-c", "echo out; echo $A >&2; exit 3"], {"env": {"A": "err"}}),
             (["none"], {}),
             (["/etc/passwd"], {}),
-            (["sh", "-c", "echo partial; sleep 100"], {"timeout": 0.5}),
+            (["sh", "-c", "echo partial; sleep 100"], {"timeout": 2}),
             (["printf", r"\377"], {}),
         ):
             result = await sandbox.exec(argv, **options)

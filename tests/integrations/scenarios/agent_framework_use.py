@@ -51,7 +51,7 @@ async def main():
         await shell.run("cd /tmp; export A=5; later() { echo later; }")
         for command, options in (
             ("pwd; echo $A >&2; later; false", {}),
-            ("echo partial; sleep 100", {"timeout": 0.5}),
+            ("echo partial; sleep 100", {"timeout": 2}),
             ("pwd", {}),
         ):
             done = await shell.run(command, **options)

@@ -10,7 +10,7 @@ from cellblock.integrations.anthropic_worker import sandbox_tools
 CALLS = (
     ("bash", {"command": "cd /tmp; export A=5; pwd"}),
     ("bash", {"command": "echo $A; pwd; false"}),
-    ("bash", {"command": "echo partial; sleep 100", "timeout_ms": 500}),
+    ("bash", {"command": "echo partial; sleep 100", "timeout_ms": 2000}),
     ("bash", {"restart": True}),
     ("bash", {"command": "pwd"}),
     ("write", {"file_path": "a/b.txt", "content": "one\ntwo\ntwo\n"}),

@@ -23,7 +23,7 @@ async def main():
     environment = CellblockAdkEnvironment(Sandbox())
     await environment.initialize()
     print(environment.working_dir, await environment.execute("echo out; echo err >&2; exit 3"))
-    print(await environment.execute("echo partial; sleep 100", timeout=0.5))
+    print(await environment.execute("echo partial; sleep 100", timeout=2))
     await environment.write_file(Path("a/b"), "text")
     print(await environment.read_file(Path("a/b")))
     try:

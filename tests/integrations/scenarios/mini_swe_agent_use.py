@@ -7,7 +7,7 @@ KIND = "cellblock.integrations.mini_swe_agent.CellblockBashEnvironment"
 environment = get_environment({"environment_class": KIND, "timeout": 20, "env": {"A": "5"}})
 for command, options in (
     ("echo $A; cat >&2 <<< err; shopt -q extglob || exit 3", {}),
-    ("echo partial; sleep 100", {"timeout": 1}),
+    ("echo partial; sleep 100", {"timeout": 2}),
     ("pwd", {"cwd": "/none"}),
     ("pwd", {"cwd": "/tmp"}),
     ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; false", {}),

@@ -19,7 +19,7 @@ from cellblock.integrations.openai_agents import CellblockSandboxClient, shell_e
 
 async def use_shell():
     async with Sandbox() as sandbox:
-        action = ShellActionRequest(["echo out; exit 3", "echo partial; sleep 100"], 500)
+        action = ShellActionRequest(["echo out; exit 3", "echo partial; sleep 100"], 2000)
         request = ShellCommandRequest(None, ShellCallData("call", action))
         for output in (await shell_executor(sandbox)(request)).output:
             print(repr(output.stdout), output.outcome)

@@ -28,7 +28,7 @@ async def main():
             texts[chunk.stream_type] += chunk.data
         print(texts, result.exit_code, result.stdout == texts["stdout"])
         try:
-            await sandbox.execute("echo partial; sleep 100", timeout=0.5)
+            await sandbox.execute("echo partial; sleep 100", timeout=2)
         except SandboxTimeoutError as error:
             print(error, repr(error.stdout))
         print((await sandbox.execute_code("print(6 * 7)", "python3")).stdout)
