@@ -20,8 +20,6 @@ from tests.plain_user import unprivileged_command
 from tests.sandbox.images.image_builder import file, layer, write_layout
 from tests.sandbox.images.small_root import make_root
 
-pytestmark = pytest.mark.skipif(bool(unavailable_reason()), reason="the sandbox is not available")
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,6 +28,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if reason := unavailable_reason():
+        pytest.skip(f"the sandbox is not available: {reason}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "cellblock" / "roots"
 
@@ -258,7 +258,8 @@ def test_the_root_is_copied_where_overlayfs_is_not_possible(root: Path, tmp_path
             options = f"lowerdir={lower},upperdir={folders[0]},workdir={folders[1]}"
             lower = folders[2]
             command = ["mount", "-t", "overlay", "overlay", "-o", options, str(lower)]
-            subprocess.run(command, check=True)
+            if subprocess.run(command, check=False).returncode != 0:
+                pytest.skip("root cannot mount a file system here")
             stack.callback(subprocess.run, ["umount", str(lower)], check=True)
         asyncio.run(main(lower))
     assert (root / "etc" / "own").read_text() == "of this root\n"

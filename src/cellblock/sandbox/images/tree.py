@@ -14,7 +14,7 @@ from ...runtime.linux.safe_folder import SafeFolder
 T = TypeVar("T")
 Names = tuple[str, ...]  # of a path below the root
 
-_MAX_STEPS = 1000  # on the way to one file, through folders and links
+_MAX_STEPS = 500  # on the way to one file, through folders and links
 _KEPT_BITS = 0o1777  # not setuid and setgid
 
 
