@@ -40,22 +40,7 @@ def check(target: SharedBoxTarget, name: str) -> None:
         pytest.skip(str(reason))
 
 
-# Maps checks to the reason why they must fail in the sandbox.
-DIFFERENCES = {
-    "commands_see_and_signal_each_other": "each command is in a Landlock domain of its own",
-}
-SANDBOX_CASES = [
-    pytest.param(
-        name,
-        marks=[pytest.mark.xfail(strict=True, raises=AssertionError, reason=DIFFERENCES[name])]
-        if name in DIFFERENCES
-        else [],
-    )
-    for name in BOX_CHECKS
-]
-
-
-@pytest.mark.parametrize("name", SANDBOX_CASES)
+@pytest.mark.parametrize("name", BOX_CHECKS)
 def test_a_box_in_the_sandbox_meets_the_contract(sandbox: SharedBoxTarget, name: str) -> None:
     check(sandbox, name)
 

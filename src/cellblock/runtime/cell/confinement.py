@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 
 from ..linux import syscalls
-from ..spec import ConfinementSpec
+from ..spec import ConfinementSpec, LandlockSpec
 
 _RULE_PATH_BENEATH = 1
 # Execute, write, read, truncate, ioctl: the access rights that a rule for a single file may have.
@@ -51,12 +51,7 @@ class Confinement:
             )
         if self._spec.landlock.handled or self._spec.landlock.scoped:
             self._ruleset = self._make_ruleset()
-            restrict = syscalls.LANDLOCK_RESTRICT_SELF
-            self._steps.append(
-                syscalls.PreparedCall(
-                    "syscall", "landlock_restrict_self", restrict, self._ruleset, 0
-                )
-            )
+            self._steps.append(self._restrict())
         if self._spec.drop:
             self._steps.append(syscalls.capset_call(0, 0, 0))
             # Makes its own /proc/self readable again. That of the first process stays unreadable.
@@ -65,6 +60,24 @@ class Confinement:
             )
         if self._spec.filter_program:
             self._steps.append(syscalls.seccomp_call(self._spec.filter_program))
+
+    def enter_landlock_domain(self) -> None:
+        """Apply Landlock to this process, after `prepare`. `apply` leaves it out in its forks.
+
+        They can signal and see each other only if they have it from one process. Needs
+        CAP_SYS_ADMIN.
+        """
+        if self._ruleset >= 0:
+            self._restrict()()
+            os.close(self._ruleset)
+            self._spec, self._ruleset = self._spec._replace(landlock=LandlockSpec()), -1
+            self.prepare()
+
+    def _restrict(self) -> syscalls.PreparedCall:
+        restrict = syscalls.LANDLOCK_RESTRICT_SELF
+        return syscalls.PreparedCall(
+            "syscall", "landlock_restrict_self", restrict, self._ruleset, 0
+        )
 
     def apply(self) -> None:
         """Apply all restrictions for good. Raise `OSError` if one cannot be applied."""
