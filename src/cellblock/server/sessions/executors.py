@@ -51,17 +51,13 @@ class ServedExecutor:
         """Start the executor. Raises as its `start` does."""
         await self.executor.start()
 
-    async def fork(self, checkpoint: str | None, max_copied_bytes: int | None) -> ServedExecutor:
-        """Return a started copy of a session, or of its checkpoint. Raises as its `fork` does."""
+    def check_fork(self) -> None:
+        """Raise `CheckpointError` if a session cannot be forked."""
         if self._fork_obstacle:
             raise CheckpointError(
                 f"A session cannot be copied with {self._fork_obstacle}: in the same container, "
                 f"{DATA_DIR} of the copy would be that of the original."
             )
-        (branch,) = await self.session.fork(
-            checkpoint=checkpoint, max_copied_bytes=max_copied_bytes
-        )
-        return ServedExecutor(branch)
 
 
 class SandboxProgram(ServedExecutor):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..owners import Owner
 from ..refusals import InvalidRequest, Refusal
 from .session import HostedSession
@@ -15,6 +17,7 @@ async def fork_session(
     identifier: str,
     *,
     checkpoint: str | None = None,
+    end_commands: bool = False,
 ) -> None:
     """Create the session `identifier` as a copy of `session`, or of its checkpoint.
 
@@ -22,7 +25,8 @@ async def fork_session(
     `Draining`, and `CheckpointError`.
     """
     _check(store, owner, identifier)
-    branch = await store.call(session, lambda: session.fork(checkpoint))
+    forking = partial(session.fork, checkpoint, end_commands=end_commands)
+    branch = await store.call(session, forking)
     try:
         _check(store, owner, identifier)  # a concurrent request may have been faster
     except Refusal:

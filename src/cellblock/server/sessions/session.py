@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
+from ...box.base import Box
 from ...cancellation import CancellationToken
 from ...errors import BackendError, ExecutorStopped
 from ...events import Ended, Event
@@ -103,6 +104,11 @@ class HostedSession:
         return self._served.session
 
     @property
+    def box(self) -> Box:
+        """The commands of the session, which must be open and live. Do not close it."""
+        return Box(self._served.session, None)
+
+    @property
     def files(self) -> SessionFiles:
         """The files of the session, which must be open."""
         return SessionFiles(self.executor.work_dir, self._disk_quota.check, self._ignore_upload)
@@ -184,19 +190,39 @@ class HostedSession:
         return await work()
 
     async def checkpoint(
-        self, name: str | None, *, lifetime_seconds: float | None = None, replace: bool = False
+        self,
+        name: str | None,
+        *,
+        lifetime_seconds: float | None = None,
+        replace: bool = False,
+        end_commands: bool = False,
     ) -> Checkpoint:
         """Make a checkpoint, for `call`. Raise `CheckpointError` if the disk quota is too small."""
-        return await self._served.session.checkpoint(
+        return await self.box.checkpoint(
             name,
             lifetime_seconds=lifetime_seconds,
             replace=replace,
+            end_commands=end_commands,
             max_copied_bytes=await self._room_for_copies(),
         )
 
-    async def fork(self, checkpoint: str | None) -> ServedExecutor:
+    async def restore(self, checkpoint: str, *, end_commands: bool = False) -> None:
+        """Go back to a checkpoint, for `call`. Raise `CheckpointError`."""
+        await self.box.restore(checkpoint, end_commands=end_commands)
+
+    async def fork(self, checkpoint: str | None, *, end_commands: bool = False) -> ServedExecutor:
         """Return a copy, for `call`. Raise `CheckpointError` if the disk quota is too small."""
-        return await self._served.fork(checkpoint, await self._room_for_copies())
+        self._served.check_fork()
+        (branch,) = await self.box.fork(
+            checkpoint=checkpoint,
+            end_commands=end_commands,
+            max_copied_bytes=await self._room_for_copies(),
+        )
+        return ServedExecutor(branch.session)
+
+    async def check_disk_quota(self) -> None:
+        """Raise `DiskQuotaExceeded` if the owner's folders are full."""
+        await self._disk_quota.remaining()
 
     async def _room_for_copies(self) -> int | None:
         try:

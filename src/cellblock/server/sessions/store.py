@@ -268,9 +268,9 @@ class SessionStore:
         `SessionNotFound` if the session ends meanwhile, and what executors raise.
         """
         run = run or SessionRun()
-        async with self._turn(owner, session, run, on_admitted):
+        async with self.turn(owner, session, run, on_admitted):
             result = await session.execute(run, block, run_seconds)
-            await self._count(owner, result.usage.cpu_seconds)
+            await self.count(owner, result.usage.cpu_seconds)
             return result
 
     async def run_in(
@@ -349,7 +349,7 @@ class SessionStore:
     ) -> AsyncGenerator[Event]:
         """Run a block as `run` does, and yield its events as they happen."""
         run = run or SessionRun()
-        async with self._turn(owner, session, run, on_admitted):
+        async with self.turn(owner, session, run, on_admitted):
             events = self._count_events(owner, session.stream(run, block, run_seconds))
             async with contextlib.aclosing(events):
                 async for event in events:
@@ -361,7 +361,7 @@ class SessionStore:
         async with contextlib.aclosing(events):
             async for event in events:
                 if isinstance(event, Ended):
-                    await self._count(owner, event.usage.cpu_seconds)
+                    await self.count(owner, event.usage.cpu_seconds)
                 yield event
 
     async def stream_fresh(
@@ -394,7 +394,7 @@ class SessionStore:
 
         async def execute(work: CodeBlock | Program, run_seconds: float | None) -> CodeResult:
             result = await session.execute(run, work, run_seconds)
-            await self._count(owner, result.usage.cpu_seconds)
+            await self.count(owner, result.usage.cpu_seconds)
             return result
 
         async with self._fresh_turn(owner, run, gate=gate) as session:
@@ -433,29 +433,38 @@ class SessionStore:
             return await session.call(work)
 
     @contextlib.asynccontextmanager
-    async def _turn(
+    async def turn(
         self,
         owner: Owner,
         session: HostedSession,
         run: SessionRun,
-        on_admitted: Callable[[], object],
+        on_admitted: Callable[[], object] = lambda: None,
+        *,
+        uses_interpreter: bool = True,
     ) -> AsyncGenerator[None]:
+        """Wait for a turn, and hold it for the time of the context. Raises as `run` does.
+
+        What `uses_interpreter` of the session has it to itself.
+        """
         self._check_draining()
         if self._meter is not None:
             await self._meter.check(owner)
         queued_at = time.monotonic()
         with _translate_stop(session):
             async with self.queue.admit(owner):
-                session.add_run(run)
+                if uses_interpreter:
+                    session.add_run(run)
                 on_admitted()
-                async with session.lock, self.queue.turn(owner):
+                lock = session.lock if uses_interpreter else contextlib.nullcontext()
+                async with lock, self.queue.turn(owner):
                     run.queue_seconds = time.monotonic() - queued_at
                     try:
                         yield
                     finally:
                         self.on_run_end(run)
 
-    async def _count(self, owner: Owner, cpu_seconds: float) -> None:
+    async def count(self, owner: Owner, cpu_seconds: float) -> None:
+        """Count the CPU seconds of a run."""
         if self._meter is not None:
             await self._meter.add_usage(owner, cpu_seconds)
 

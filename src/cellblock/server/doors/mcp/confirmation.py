@@ -30,6 +30,21 @@ async def ask_approval(
     """
     with tool_errors():
         check_language(language)
+    return _ask(ctx, f"Run this {language} code in the session {session_id!r}?\n\n{code}")
+
+
+async def ask_command_approval(
+    ctx: Context[Any, Any], command: str, session_id: str, cwd: str | None
+) -> Elicit[Approval]:
+    """Return the question to the user. It contains all of the command, as it is.
+
+    Raise `ToolError` if the client cannot ask its user.
+    """
+    folder = "" if cwd is None else f" and the folder {cwd!r}"
+    return _ask(ctx, f"Run this command in the session {session_id!r}{folder}?\n\n{command}")
+
+
+def _ask(ctx: Context[Any, Any], question: str) -> Elicit[Approval]:
     capabilities = ctx.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
         raise ToolError(
@@ -37,7 +52,6 @@ async def ask_approval(
             "cannot ask (it has no elicitation). Use another client, or start the server without "
             "--confirm."
         )
-    question = f"Run this {language} code in the session {session_id!r}?\n\n{code}"
     return Elicit(visible(question), Approval)
 
 

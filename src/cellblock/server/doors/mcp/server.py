@@ -15,6 +15,7 @@ from .... import __version__
 from . import resources
 from .callers import DEFAULT_SESSION, SessionId, StoreSource
 from .cancelling import cancel_once
+from .command_tool import CommandTool
 from .declaration import argument_error
 from .file_tools import FileTools
 from .run_tool import RunTool
@@ -22,7 +23,8 @@ from .session_tools import SessionTools
 from .uris import FILE_URI_TEMPLATE
 
 _INSTRUCTIONS = (
-    "Run code in a sandbox with run_code. Variables, imports and files stay in a session. "
+    "Run code in a sandbox with run_code, and shell commands with run_command. Variables, imports "
+    "and files stay in a session. "
     f"Without session_id, tools use the session {DEFAULT_SESSION!r}; use another one for work that "
     "must not share variables. Display pictures (for example with matplotlib) to see them. "
     "Before a risky step, save a checkpoint, and restore it if the step fails."
@@ -40,6 +42,7 @@ class SandboxServer(MCPServer[Any]):
     def __init__(self, get_store: StoreSource, *, confirm: bool = False, advice: str = "") -> None:
         tools = [
             RunTool(get_store).tool(confirm=confirm),
+            CommandTool(get_store).tool(confirm=confirm),
             *FileTools(get_store).tools(),
             *SessionTools(get_store).tools(),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -29,6 +30,10 @@ _CheckpointName = Annotated[
 ]
 _Replace = Annotated[
     bool, Field(description="Whether to replace a checkpoint that has this name already.")
+]
+_EndCommands = Annotated[
+    bool,
+    Field(description="End the commands that run in the session first. Otherwise it is refused."),
 ]
 _Name = Annotated[str, Field(description="The name of the checkpoint.")]
 
@@ -76,14 +81,16 @@ class SessionTools:
         name: _CheckpointName = None,
         session_id: ExistingSessionId = DEFAULT_SESSION,
         replace: _Replace = False,
+        end_commands: _EndCommands = False,
     ) -> CheckpointInfo:
         """Save the variables and the files of a session, to go back to them with `restore`."""
         async with open_existing(self._get_store, ctx, session_id) as opened:
             executor = opened.session.checkpointable
             try:
-                saved = await opened.store.call(
-                    opened.session, lambda: opened.session.checkpoint(name, replace=replace)
+                saving = partial(
+                    opened.session.checkpoint, name, replace=replace, end_commands=end_commands
                 )
+                saved = await opened.store.call(opened.session, saving)
             except ValueError as error:  # the name
                 raise ToolError(str(error)) from error
             names = [each.name for each in executor.checkpoints]
@@ -94,14 +101,15 @@ class SessionTools:
         ctx: Context[Any, Any],
         name: _Name,
         session_id: ExistingSessionId = DEFAULT_SESSION,
+        end_commands: _EndCommands = False,
     ) -> SessionInfo:
         """Set the variables and the files of a session back to a checkpoint.
 
         What happened since then is lost. A checkpoint can be restored several times.
         """
         async with open_existing(self._get_store, ctx, session_id) as opened:
-            executor = opened.session.checkpointable
-            await opened.store.call(opened.session, lambda: executor.restore(name))
+            restoring = partial(opened.session.restore, name, end_commands=end_commands)
+            await opened.store.call(opened.session, restoring)
             return SessionInfo(
                 session_id=session_id, message=f"The session is back at checkpoint {name!r}."
             )
@@ -129,6 +137,7 @@ class SessionTools:
         checkpoint: Annotated[
             str | None, Field(description="Start from this checkpoint. Default: the present state.")
         ] = None,
+        end_commands: _EndCommands = False,
     ) -> SessionInfo:
         """Create an independent copy of a session, with its variables and files.
 
@@ -137,7 +146,12 @@ class SessionTools:
         new_id = new_session_id or f"fork-{uuid4().hex[:12]}"
         async with open_existing(self._get_store, ctx, session_id) as opened:
             await fork_session(
-                opened.store, opened.owner, opened.session, new_id, checkpoint=checkpoint
+                opened.store,
+                opened.owner,
+                opened.session,
+                new_id,
+                checkpoint=checkpoint,
+                end_commands=end_commands,
             )
         return SessionInfo(
             session_id=new_id, message=f"Pass session_id={new_id!r} to use the copy."

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ....box.results import CommandResult
 from ....events import Outcome, Usage
 from ....executors.session.checkpoint import Checkpoint
 from ....results import CodeResult
@@ -121,6 +122,41 @@ class RunList(BaseModel):
     """The runs of a session that were started here, oldest first."""
 
     runs: list[RunInfo]
+
+
+class CommandEnding(BaseModel):
+    """How a command ended."""
+
+    exit_code: int = Field(
+        description="Its exit code: 128+N if signal N ended it, 127 if there is no such program, "
+        "124 at its time limit."
+    )
+    timed_out: bool = Field(description="Its time limit has ended it.")
+    truncated: bool = Field(description="It wrote more than `max_output_bytes` to a stream.")
+    usage: RunUsage
+
+    @classmethod
+    def of(cls, result: CommandResult) -> CommandEnding:
+        """Return the JSON of how `result` ended."""
+        return cls(
+            exit_code=result.exit_code,
+            timed_out=result.timed_out,
+            truncated=result.truncated,
+            usage=RunUsage.of(result.usage),
+        )
+
+
+class CommandInfo(CommandEnding):
+    """What a command did. Bytes that are not UTF-8 are replaced by U+FFFD."""
+
+    stdout: str
+    stderr: str
+
+    @classmethod
+    def of(cls, result: CommandResult) -> CommandInfo:
+        """Return the JSON of `result`."""
+        ending = CommandEnding.of(result).model_dump()
+        return cls(**ending, stdout=result.stdout_text, stderr=result.stderr_text)
 
 
 class CheckpointInfo(BaseModel):

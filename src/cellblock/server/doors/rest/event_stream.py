@@ -26,6 +26,7 @@ from ...refusals import InvalidRequest
 from .answers import ErrorDetail, RunUsage
 from .live_run import Failure, LiveRun
 
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _RETRY_MILLISECONDS = 1000
 MAX_POSITION = 10**15 - 1  # of an event that a client names
 _MAX_DIGITS = len(str(MAX_POSITION))
@@ -111,7 +112,7 @@ class EventStream(StreamingResponse):
     def __init__(self, live: LiveRun, after: int = 0) -> None:
         super().__init__(
             _encode_all(live, after),
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+            headers=STREAM_HEADERS,
             media_type="text/event-stream",
         )
         self._live = live

@@ -11,6 +11,7 @@ from ...http.services import Services
 from .answers import (
     CheckpointInfo,
     CheckpointList,
+    CommandInfo,
     FileEntry,
     FileList,
     RunInfo,
@@ -18,10 +19,12 @@ from .answers import (
     SessionInfo,
     SessionList,
 )
+from .commands import CommandOperations
 from .files import FileOperations
 from .live_runs import LiveRuns
 from .requests import (
     MAX_KEY_LENGTH,
+    CommandRequest,
     ForkRequest,
     NewCheckpoint,
     NewSession,
@@ -109,6 +112,7 @@ def operations(services: Services) -> list[Operation]:
     sessions = SessionOperations(services, runs)
     return [
         *_run_operations(RunOperations(services, runs)),
+        *_command_operations(CommandOperations(services)),
         *_session_operations(sessions),
         *_checkpoint_operations(sessions),
         *_file_operations(FileOperations(services)),
@@ -133,6 +137,16 @@ def _run_operations(runs: RunOperations) -> list[Operation]:
                   parameters=(_LAST_EVENT_ID, _AFTER)),
         Operation("runs", "POST", "/runs/{run_id}/cancel", runs.cancel_run,
                   "Cancel a run, and wait until it has ended", (run,)),
+    ]  # fmt: skip
+
+
+def _command_operations(commands: CommandOperations) -> list[Operation]:
+    return [
+        Operation("commands", "POST", f"{_SESSION}/commands", commands.run_command,
+                  "Run a command beside the interpreter of a session",
+                  (Answer(200, CommandInfo, "What it did; or its live output, with `stream`"),
+                   Answer(200, EVENTS)),
+                  CommandRequest),
     ]  # fmt: skip
 
 

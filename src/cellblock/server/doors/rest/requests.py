@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
+from ....box.output import MAX_OUTPUT_BYTES
 from ...http.bodies import read_json
 from ...refusals import InvalidRequest
 from ...sessions.languages import RUNNABLE
@@ -40,6 +41,9 @@ def _check_name(value: str) -> str:
 
 _Identifier = Annotated[
     str, AfterValidator(_check_id), WithJsonSchema({"type": "string", "pattern": _ID_PATTERN})
+]
+_EndCommands = Annotated[
+    bool, Field(description="End the commands of the session first, which are refused otherwise.")
 ]
 _NewName = Annotated[
     str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": _NAME_PATTERN})
@@ -80,6 +84,39 @@ class RunRequest(_Body):
     )
 
 
+class CommandRequest(_Body):
+    """A command to run beside the interpreter of a session."""
+
+    command: str | list[str] = Field(
+        description="A text for `sh`, or a program with its arguments as they are."
+    )
+    cwd: str | None = Field(
+        default=None, description="Its folder. Default: the session's, where a relative one begins."
+    )
+    env: dict[str, str] = Field(default_factory=dict, description="Additional variables.")
+    stdin: str | None = Field(default=None, description="Its input. Default: none.")
+    timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time limit. The server's own limit applies too.",
+    )
+    merge_stderr: bool = Field(
+        default=False, description="Standard error goes to standard output, in order."
+    )
+    max_output_bytes: int = Field(
+        default=MAX_OUTPUT_BYTES,
+        gt=0,
+        le=MAX_OUTPUT_BYTES,
+        description="How much of each stream is kept. The command goes on beyond that.",
+    )
+    stream: bool = Field(
+        default=False,
+        description="Answer with the output as server-sent events. A client that loses the "
+        "connection cannot resume: the command is killed.",
+    )
+
+
 class NewSession(_Body):
     """A session to create."""
 
@@ -103,12 +140,14 @@ class NewCheckpoint(_Body):
     replace: bool = Field(
         default=False, description="Whether to replace a checkpoint that has this name already."
     )
+    end_commands: _EndCommands = False
 
 
 class RestoreRequest(_Body):
     """The checkpoint to go back to."""
 
     checkpoint: str = Field(min_length=1, max_length=_MAX_NAME)
+    end_commands: _EndCommands = False
 
 
 class ForkRequest(_Body):
@@ -121,6 +160,7 @@ class ForkRequest(_Body):
         max_length=_MAX_NAME,
         description="Copy this checkpoint. Default: the present state.",
     )
+    end_commands: _EndCommands = False
 
 
 def read_idempotency_key(request: Request) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from uuid import uuid4
 
 from starlette.requests import Request
@@ -88,7 +89,14 @@ class SessionOperations:
         async with use_existing(self._store, owner, _session_id(request)) as session:
             if body.checkpoint is not None:
                 _check_checkpoint(session, body.checkpoint)
-            await fork_session(self._store, owner, session, new_id, checkpoint=body.checkpoint)
+            await fork_session(
+                self._store,
+                owner,
+                session,
+                new_id,
+                checkpoint=body.checkpoint,
+                end_commands=body.end_commands,
+            )
         return answer(self._describe(self._store.find(owner, new_id)), 201)
 
     # checkpoints
@@ -128,8 +136,8 @@ class SessionOperations:
         body = await read_json(request, RestoreRequest, self._max_bytes)
         async with use_existing(self._store, owner, _session_id(request)) as session:
             _check_checkpoint(session, body.checkpoint)
-            source = session.checkpointable
-            await self._store.call(session, lambda: source.restore(body.checkpoint))
+            restoring = partial(session.restore, body.checkpoint, end_commands=body.end_commands)
+            await self._store.call(session, restoring)
             return answer(self._describe(session))
 
     def _describe(self, session: HostedSession) -> SessionInfo:
