@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +66,13 @@ def test_the_sandbox_meets_the_contract_without_root() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\nok ") > 80, done.stdout
+
+
+def test_a_broken_box_fails_the_suite() -> None:
+    argv = [sys.executable, "-m", "cellblock.testing.conformance"]
+    argv += ["tests.box.broken_box:BrokenBox", "--only", "missing_program"]
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED    a_missing_program_is_exit_code_127" in done.stdout

@@ -8,6 +8,7 @@ import os
 from ...box.base import Box
 from ...errors import UserUnsupported
 from ..target import CheckSkipped
+from .endings import wait_for_no_commands
 from .registry import check_box, raises
 
 MIB = 1 << 20
@@ -166,7 +167,7 @@ async def an_error_of_the_callback_ends_the_command(box: Box) -> None:
 
     with raises(KeyError, text="mine"):
         await box.exec("echo x; sleep 600", on_output=on_output)
-    assert await box.commands() == []
+    await wait_for_no_commands(box)
 
 
 @check_box
