@@ -69,3 +69,24 @@ def test_a_box_whose_container_is_killed_is_gone(monkeypatch: pytest.MonkeyPatch
         assert {text for text in raised if "The box is gone" not in text} == set()
 
     asyncio.run(main())
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_a_box_whose_container_does_not_answer_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = session_image.use_session_image(monkeypatch)
+
+    async def main() -> None:
+        async with DockerSandbox(image) as box:
+            name = box.container
+            assert name is not None
+            engine = docker_engine.shared_engine()
+            await box.exec("true")
+            engine.docker("pause", name)
+            try:
+                with pytest.raises(BoxGone, match="did not answer"):
+                    await box.exec("true")
+            finally:
+                engine.docker("unpause", name)
+
+    asyncio.run(main())

@@ -92,6 +92,7 @@ class BoxLife:
         try:
             with self._report_loss():
                 place = self.session.place
+                place.watch_server()
                 yield BoxLink(place.require_connection(), place.session.number, place.root)
         finally:
             self._use_count -= is_counted

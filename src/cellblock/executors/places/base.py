@@ -211,6 +211,9 @@ class Place(ABC):
         """Return True if the next block needs a new server, because the present one has ended."""
         return self.connection is not None and self.connection.has_lost_server()
 
+    def watch_server(self) -> None:  # noqa: B027 - places of this machine need nothing
+        """Notice that the server does not answer any more, if that is no end of its stream."""
+
     def require_connection(self) -> Connection:
         """Return the connection. Raise `ExecutorStopped` if another thread has called `stop`."""
         if (connection := self.connection) is None:

@@ -286,8 +286,7 @@ class DockerPlace(Place):
     ) -> AsyncGenerator[Frame, None]:
         """See `Place`. If the server is lost, replace it, and end the block."""
         connection, begun = self.require_connection(), time.monotonic()
-        if self._watch_task is None or self._watch_task.done():
-            self._watch_task = asyncio.create_task(connection.monitor())
+        self.watch_server()
         try:
             if self._file_sync is not None:
                 await self._file_sync.upload()
@@ -301,6 +300,11 @@ class DockerPlace(Place):
         except BackendLost as error:
             recovery = await self._recover(connection, error)
             yield server_lost_frame(request, time.monotonic() - begun, recovery)
+
+    def watch_server(self) -> None:
+        """See `Place`. Its machine can be lost without a word."""
+        if self._watch_task is None or self._watch_task.done():
+            self._watch_task = asyncio.create_task(self.require_connection().monitor())
 
     def has_lost_server(self) -> bool:
         """See `Place`."""
