@@ -135,7 +135,7 @@ def checked_modules() -> list[str]:
         for path in sorted(PACKAGE.rglob("*.py"))
         if not any(path == other or other in path.parents for other in excluded)
         and path.name != "__main__.py"
-        and path != PACKAGE / "integrations" / "autogen.py"  # needs AutoGen
+        and path.parent != PACKAGE / "integrations"  # each needs its framework
     ]
 
 
