@@ -24,7 +24,7 @@ from tests.frameworks import (
 pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
 EXPECTED = {
     "strands": r"""
-{'stdout': 'ä/tmp\n', 'stderr': 'err\n'} 137 True
+{'stdout': 'ä/tmp\n', 'stderr': 'err�'} 137 True
 Execution timed out after 2 seconds 'partial\n'
 42
 

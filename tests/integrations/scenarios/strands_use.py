@@ -12,9 +12,9 @@ from cellblock.integrations.strands import CellblockStrandsSandbox
 async def main():
     async with Sandbox() as box:
         sandbox = CellblockStrandsSandbox(box)
-        command = r"printf '\303'; sleep 0.1; printf '\244'; echo $A >&2; cd /tmp; pwd; kill -9 $$"
+        command = r"printf '\303'; sleep 0.1; printf '\244'; printf $A'\377' >&2; pwd; kill -9 $$"
         chunks, result = [], None
-        async for part in sandbox.execute_streaming(command, env={"A": "err"}, cwd="/"):
+        async for part in sandbox.execute_streaming(command, env={"A": "err"}, cwd="/tmp"):
             chunks, result = (
                 ([*chunks, part], result)
                 if isinstance(part, StreamChunk)
