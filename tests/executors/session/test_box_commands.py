@@ -341,7 +341,8 @@ def test_a_signal_goes_to_the_process_group(box: BoxClient) -> None:
 
 def test_a_command_can_signal_what_an_earlier_one_has_left(box: BoxClient) -> None:
     pid = box.output_of("sleep 100 >/dev/null & echo $!")
-    assert box.output_of(f"kill -0 {pid} && kill {pid} && echo done") == "done"
+    ends = f"while kill -0 {pid} 2>/dev/null; do sleep 0.01; done"
+    assert box.output_of(f"kill -0 {pid} && kill {pid} && {ends}; echo done") == "done"
     assert left_of(box) == []
 
 
