@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 from pathlib import Path
 
 from ...runtime.cell.command_root import COPY, UPPER
@@ -33,6 +34,7 @@ def copy_changes(folder: Path, target: Path, max_copied_bytes: int | None = None
 
 def _copy_marks(source: SafeFolder, target: SafeFolder) -> None:
     """Copy what says which files of the image are removed: devices 0, 0 and opaque folders."""
+    assert sys.platform == "linux"
     with contextlib.suppress(OSError):  # it is not opaque
         os.setxattr(target.descriptor, _OPAQUE, os.getxattr(source.descriptor, _OPAQUE))
     for name, status in source.statuses():
