@@ -209,7 +209,7 @@ class BoxAnswer(NamedTuple):
     is_truncated    it wrote more than `output_bytes`
     limit           the limit of the box that ended it. The server adds it
     wall, cpu       seconds
-    peak            bytes of memory of its largest process
+    peak            bytes of memory of its largest process; 0: less than that of what starts it
     errno, error    what failed, and the text that says so. EPERM without a `path`: the user
                     cannot be had
     entries         of a folder, or the one that was asked for

@@ -51,7 +51,13 @@ def test_a_command_says_its_output_and_exit_code(box: BoxClient) -> None:
     assert done.pid > 1
     assert (done.answer.is_timed_out, done.answer.is_truncated) == (False, False)
     assert done.answer.wall is not None
-    assert done.answer.peak
+
+
+def test_the_memory_of_a_command_is_its_own(box: BoxClient) -> None:
+    assert box.run("true").answer.peak == 0  # not known: less than that of what starts it
+    peak = box.run("python3", "-c", f"x = b'x' * {100 * MIB}").answer.peak
+    assert peak is not None
+    assert 100 * MIB < peak < 200 * MIB
 
 
 def test_arguments_are_literal(box: BoxClient) -> None:

@@ -76,9 +76,16 @@ def _send(link: socket.socket, report: LaunchReport) -> None:
 
 
 def describe_exit(pid: int, status: int, usage: resource.struct_rusage) -> LaunchReport:
-    """Return the report that a process has ended, from what `wait4` returns."""
-    cpu = usage.ru_utime + usage.ru_stime
-    return LaunchReport(ENDED, 0, pid, status, cpu, usage.ru_maxrss * 1024)
+    """Return the report that a process has ended, from what `wait4` returns.
+
+    The kernel counts the memory of this process as a child's, until it executes its program.
+    """
+    peak = usage.ru_maxrss if usage.ru_maxrss > _own_peak() else 0
+    return LaunchReport(ENDED, 0, pid, status, usage.ru_utime + usage.ru_stime, peak * 1024)
+
+
+def _own_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _report_ended(link: socket.socket) -> None:
