@@ -164,8 +164,9 @@ class Box:
         """
         check_output_callback(on_output)
         order = self._order(command, cwd, env, timeout, user, merge_stderr, max_output_bytes)
-        pieces = self._run(order, check_data("stdin", stdin), max_output_bytes)
-        return await collect(pieces, on_output)
+        data = check_data("stdin", stdin)
+        run = self._run if on_output is None else self._stream
+        return await collect(run(order, data, max_output_bytes), on_output)
 
     def exec_stream(
         self,
@@ -184,7 +185,7 @@ class Box:
         Closing the generator early kills the command.
         """
         order = self._order(command, cwd, env, timeout, user, merge_stderr, max_output_bytes)
-        pieces = self._run(order, check_data("stdin", stdin), max_output_bytes)
+        pieces = self._stream(order, check_data("stdin", stdin), max_output_bytes)
         return background_loop().stream(pieces)
 
     async def spawn(
@@ -276,6 +277,23 @@ class Box:
                     yield stream, frame.payload
                 elif frame.kind == protocol.BOX_REPLY:
                     answer = decode_fields(frame, BoxAnswer)
+        check_box_answer(answer)
+        yield kept.result(answer)
+
+    async def _stream(
+        self, order: RunCommand, data: bytes | None, max_bytes: int | None
+    ) -> AsyncGenerator[Piece | CommandResult, None]:
+        """Run a command as `_run` does, for a reader who may be slow."""
+        await self._life.start()
+        order = order._replace(reads_input=data is not None)
+        command, kept = RunningCommand(self._life, order, None, data=data), KeptOutput(max_bytes)
+        try:
+            while (piece := await command.next_piece()) is not None:
+                kept.add(*piece)
+                yield piece
+            answer = command.answer or BoxAnswer()
+        finally:
+            await command.end()
         check_box_answer(answer)
         yield kept.result(answer)
 

@@ -34,7 +34,9 @@ _KILLED = BoxAnswer(exit=128 + 9)
 
 
 class RunningCommand:
-    """A command with live input. It belongs to the background loop.
+    """A command with live input, or that given as `data`. It belongs to the background loop.
+
+    Its output is read at once. While much of it waits for its reader, the command waits too.
 
     pid       its process ID in the box
     answer    how it has ended; None if it runs, or if that is not known
@@ -42,7 +44,13 @@ class RunningCommand:
     """
 
     def __init__(
-        self, life: BoxLife, order: RunCommand, max_bytes: int | None, *, is_counted: bool = True
+        self,
+        life: BoxLife,
+        order: RunCommand,
+        max_bytes: int | None,
+        *,
+        data: bytes | None = None,
+        is_counted: bool = True,
     ) -> None:
         self.pid = 0
         self.answer: BoxAnswer | None = None
@@ -50,8 +58,8 @@ class RunningCommand:
         self._error: BaseException | None = None
         self._number = 0
         self.is_done = False
-        self._input = deque[bytes]()
-        self._is_input_closed = False
+        self._input = deque[bytes]() if data is None else deque([data])
+        self._is_input_closed = data is not None
         self._pieces = deque[Piece]()
         self._unread_bytes, self._is_held = 0, False
         self._reader_count = 0
@@ -65,7 +73,8 @@ class RunningCommand:
     async def _run(self) -> None:
         try:
             async with self._life.use(is_counted=self._is_counted) as link:
-                frames = link.frames(self._order, self._input_pieces())
+                pieces = self._input_pieces() if self._order.reads_input else None
+                frames = link.frames(self._order, pieces)
                 async with contextlib.aclosing(frames):
                     async for frame in frames:
                         self._take(frame)

@@ -6,6 +6,7 @@ import asyncio
 import os
 
 from ...box.base import Box
+from ...box.results import CommandResult
 from ...errors import UserUnsupported
 from ..target import CheckSkipped
 from .endings import wait_for_no_commands
@@ -252,3 +253,18 @@ async def usage_is_reported(box: Box) -> None:
     usage = (await box.exec("i=0; while test $i -lt 20000; do i=$((i+1)); done")).usage
     assert usage.wall_seconds > 0, usage
     assert usage.cpu_seconds > 0, usage
+
+
+@check_box
+async def a_stream_that_nobody_reads_holds_up_its_command_only(box: Box) -> None:
+    stream = box.exec_stream("head -c 500000000 /dev/zero; touch ended")
+    assert await anext(stream) != b""
+    for _ in range(10):
+        assert len((await box.exec("head -c 1000000 /dev/zero")).stdout) == 1_000_000
+    assert not await box.files.exists("ended")
+    await stream.aclose()
+    await wait_for_no_commands(box)
+    pieces = [piece async for piece in box.exec_stream("cat; exit 3", stdin=b"given")]
+    assert [piece for piece in pieces if isinstance(piece, tuple)] == [(1, b"given")], pieces
+    assert isinstance(pieces[-1], CommandResult), pieces
+    assert pieces[-1].exit_code == 3, pieces
