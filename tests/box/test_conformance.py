@@ -28,6 +28,16 @@ def sandbox() -> Iterator[SharedBoxTarget]:
 
 
 @pytest.fixture(scope="module")
+def debian(sandbox: SharedBoxTarget) -> Iterator[SharedBoxTarget]:
+    root = Path.home() / ".cache" / "cellblock-ci" / "debian-bookworm"
+    if not (root / ".complete").exists():
+        pytest.skip("no root by debootstrap: .ci/bare-debian makes it")
+    target = SharedBoxTarget("cellblock:Sandbox", {"root": str(root)})
+    yield target
+    asyncio.run(target.close())
+
+
+@pytest.fixture(scope="module")
 def docker() -> Iterator[SharedBoxTarget]:
     with pytest.MonkeyPatch.context() as patch:
         image = session_image.use_session_image(patch)
@@ -46,6 +56,14 @@ def check(target: SharedBoxTarget, name: str) -> None:
 @pytest.mark.parametrize("name", BOX_CHECKS)
 def test_a_box_in_the_sandbox_meets_the_contract(sandbox: SharedBoxTarget, name: str) -> None:
     check(sandbox, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOX_CHECKS)
+def test_a_box_with_a_root_of_its_own_meets_the_contract(
+    debian: SharedBoxTarget, name: str
+) -> None:
+    check(debian, name)
 
 
 @pytest.mark.engine
