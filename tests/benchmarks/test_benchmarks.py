@@ -344,6 +344,23 @@ def test_docker_blocks_are_compared_with_the_docker_command(
     assert all(figure["ours"] > 0 for figure in figures), figures
 
 
+BOX = [
+    '`exec(["true"])`',
+    '`subprocess.run(["true"])`',
+    "write 1 MiB, beside a copy of a file",
+    "read 1 MiB, beside a copy of a file",
+]
+
+
+def test_a_box_is_compared_with_plain_processes_and_files() -> None:
+    only = [word for row in ("exec", "files") for word in ("--only", row)]
+    done = command("--quick", "--json", *only, module="benchmarks.box")
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)["figures"]
+    assert [figure["measure"] for figure in figures] == BOX
+    assert all(figure["ours"] > 0 for figure in figures), figures
+
+
 SERVE = {
     "run": [
         "trivial run over HTTP, beside in process",
