@@ -156,7 +156,8 @@ def check_box_answer(answer: BoxAnswer, path: str = "") -> None:
         return
     if answer.errno == errno.EPERM and answer.path is None:
         raise UserUnsupported(answer.error or "The user cannot be had.")
-    raise OSError(answer.errno, os.strerror(answer.errno), path or answer.path)
+    text = (answer.error or os.strerror(answer.errno)).removesuffix(f": {answer.path!r}")
+    raise OSError(answer.errno, text, path or answer.path)
 
 
 def single_entry(answer: BoxAnswer) -> FileEntry:

@@ -116,8 +116,8 @@ async def a_folder_is_listed_by_name(box: Box) -> None:
 
 @check_box
 async def a_folder_of_many_files_is_listed(box: Box) -> None:
-    await box.run_code("for number in range(20_000): open(str(number), 'w').close()")
-    assert len(await box.files.list()) == 20_000
+    await box.run_code("for number in range(5_000): open(str(number), 'w').close()")
+    assert len(await box.files.list()) == 5_000
 
 
 @check_box
@@ -169,7 +169,7 @@ async def errors_name_the_path_as_given(box: Box) -> None:
 @check_box
 async def a_pipe_is_not_waited_for(box: Box) -> None:
     await box.exec(["mkfifo", "pipe"])
-    with raises(OSError, text="pipe"):
+    with raises(OSError, text="Not a regular file: 'pipe'"):
         await asyncio.wait_for(box.files.read("pipe"), 60)
     with raises(OSError, text="pipe"):
         await asyncio.wait_for(box.files.write("pipe", b"x"), 60)
