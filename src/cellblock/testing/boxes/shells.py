@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...box.base import Box
+from ...errors import CheckpointError
 from .endings import wait_for_file
 from .registry import check_box, raises
 
@@ -129,3 +130,14 @@ async def a_shell_that_was_restarted_is_new(box: Box) -> None:
         await box.shell(cwd="gone").run("true")
     with raises(ValueError, text="NUL"):
         await box.shell().run("a\0b")
+
+
+@check_box
+async def a_shell_goes_on_after_a_copy_of_the_box(box: Box) -> None:
+    async with box.shell() as shell:
+        await shell.run("cd /tmp; export KEPT=1; greet() { echo hi; }")
+        with raises(CheckpointError, text="bash"):
+            await box.checkpoint()
+        await box.drop(await box.checkpoint(end_commands=True))
+        result = await shell.run("pwd; echo $KEPT; greet")
+        assert (result.exit_code, result.stdout) == (0, b"/tmp\n1\nhi\n"), result
