@@ -52,14 +52,16 @@ _ENGINE_FOLDERS = (
 class _Together(LoadScopeScheduling):
     """Run the tests of one file in one process, because they share fixtures.
 
-    The checks of one executor also run in one process. So do all other tests of one folder that
-    need Docker: they share an engine, and most of their time is waiting for it.
+    The checks of one executor, or of one home of boxes, also run in one process. So do all other
+    tests of one folder that need Docker: they share an engine, and most of their time is waiting.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
         if "test_conformance" in file:
-            return f"{file} {name.partition('[')[2].partition('-')[0].rstrip(']')}"
+            test, _, parameters = name.partition("[")
+            subject, dash, _ = parameters.partition("-")
+            return f"{file} {subject if dash else test}"
         if "docker" in f"{file} {name}" or file.startswith("tests/containers/"):
             return f"Docker's engine {next(filter(file.startswith, _ENGINE_FOLDERS), '')}"
         return file

@@ -1,9 +1,10 @@
-"""Every home of a box meets the contract. The sandbox also meets it without root."""
+"""Every home of a box meets the contract. An ordinary user runs this file too, in `.ci/run`."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,10 +73,8 @@ def test_a_box_in_a_container_meets_the_contract(docker: SharedBoxTarget, name: 
     check(docker, name)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_sandbox_meets_the_contract_without_root() -> None:
-    made = unprivileged_command("-m", "cellblock.testing.conformance", "box")
+def test_the_command_checks_a_box_without_root() -> None:
+    made = unprivileged_command("-m", "cellblock.testing.conformance", "box", "--only", "folder")
     if made is None:
         pytest.skip("no Python that a user without rights could start")
     argv, environment = made
@@ -83,7 +82,7 @@ def test_the_sandbox_meets_the_contract_without_root() -> None:
         argv, env=environment, cwd="/", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("\nok ") > 80, done.stdout
+    assert len(re.findall("^ok .*folder", done.stdout, re.M)) > 3, done.stdout
 
 
 def test_a_broken_box_fails_the_suite() -> None:
