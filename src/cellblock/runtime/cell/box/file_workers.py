@@ -61,6 +61,7 @@ class FileWorker:
     def begin(self, request: FileRequest) -> None:
         """Let it work on `request`."""
         self.request = request
+        process_tree.send_signal(self.pid, signal.SIGCONT)  # a command may have stopped it
         for frame in request.frames:
             self.link.send(frame)
         request.frames.clear()
