@@ -434,7 +434,7 @@ class Box:
                 if running := answer.processes:
                     names = ", ".join(f"{each.text!r:.60} ({each.pid})" for each in running[:5])
                     raise CheckpointError(
-                        f"Commands run in the box: {names}. End them first, or pass "
-                        "end_commands=True."
+                        f"Commands run in the box: {names}. End them, and shells that are open, "
+                        "or copy with end_commands."
                     )
             return await copying()

@@ -146,7 +146,8 @@ class Files:
         """Copy a file or folder of this machine, or a stream, to `path` in the box.
 
         It is sent in pieces, so that its size does not matter. A folder is merged into one that
-        exists; links in it are followed.
+        exists. A link in it to a file in it becomes a file; other links, pipes and devices are left
+        out.
         """
         await upload(self._life, source, check_path(path), check_user(user))
 

@@ -52,13 +52,13 @@ class ShellOrder:
 class ShellSession:
     """One shell for many commands, which keeps the folder, variables, functions and options.
 
-    `Box.shell` makes it. It starts its shell on first use, and after `close`. `async with` closes
-    it at the end, with its background processes. Commands run one after the other.
+    `Box.shell` makes it. It starts its shell on first use. `async with` closes it at the end, with
+    its background processes. Commands run one after the other.
     """
 
     def __init__(self, life: BoxLife, order: ShellOrder) -> None:
         self._life, self._order = life, order
-        self._lock = asyncio.Lock()
+        self._lock, self._is_closed = asyncio.Lock(), False
         self._command: RunningCommand | None = None
         self._rest = dict[int, bytes]()  # what the shell has written after the last command
         self._state = ""  # the commands that bring a new shell to the state of the last one
@@ -97,6 +97,8 @@ class ShellSession:
         self, command: str, timeout: float | None | Default, max_output_bytes: int | None
     ) -> AsyncGenerator[Piece | CommandResult, None]:
         text = check_text("command", command)
+        if self._is_closed and not self._life.gone:
+            raise ValueError("This shell session was closed. Create a new one with box.shell().")
         seconds = self._order.seconds if isinstance(timeout, Default) else check_seconds(timeout)
         return self._run(text, seconds, check_count("max_output_bytes", max_output_bytes))
 
@@ -106,7 +108,8 @@ class ShellSession:
         await background_loop().call(self._end())
 
     async def close(self) -> None:
-        """End the shell with all its processes."""
+        """End the shell with all its processes. `run` raises `ValueError` after that."""
+        self._is_closed = True
         with contextlib.suppress(LoopEnded):
             await self.restart()
 
@@ -168,13 +171,16 @@ class ShellSession:
         self._command = RunningCommand(self._life, start, None, is_counted=False)
         async with asyncio.timeout_at(deadline):
             await self._command.start()
-            await self._command.send(definitions(order.program).encode())
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which is read below
+                await self._command.send(definitions(order.program).encode())
         first = _ShellRun({})
         async with contextlib.aclosing(first.pieces(self._command, state, deadline)) as pieces:
             async for _ in pieces:
                 pass
         if not first.is_complete:
-            raise FileNotFoundError(errno.ENOENT, "The shell does not run", order.program)
+            raise FileNotFoundError(
+                errno.ENOENT, "The shell does not run; try program='sh'", order.program
+            )
         self._state = state
         return self._command
 

@@ -89,14 +89,20 @@ def _open_regular(source: Path) -> BinaryIO:
 
 
 def _walk(source: Path) -> Iterator[tuple[Path, str, bool]]:
-    """Yield each path below `source`, its path in there, and whether it is a folder."""
-    for folder, folders, files in os.walk(source, followlinks=True, onerror=_raise):
-        here = Path(folder)
-        if any(here.samefile(above) for above in here.parents if above.is_relative_to(source)):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
-        inner = [(name, True) for name in folders] + [(name, False) for name in files]
-        for name, is_folder in inner:
-            yield here / name, (here / name).relative_to(source).as_posix(), is_folder
+    """Yield each folder and file below `source`, its path in there, and whether it is a folder.
+
+    A link to a file in there is that file. Other links, which can lead to private files of this
+    machine, are left out, and so are pipes and devices.
+    """
+    root = source.resolve()
+    for folder, folders, files in os.walk(root, onerror=_raise):
+        for name in sorted((*folders, *files)):
+            path = Path(folder, name)
+            target, inner = Path(os.path.realpath(path)), path.relative_to(root).as_posix()
+            if target.is_file() and target.is_relative_to(root):
+                yield target, inner, False
+            elif path.is_dir() and not path.is_symlink():
+                yield path, inner, True
 
 
 def _raise(error: OSError) -> None:

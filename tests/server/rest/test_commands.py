@@ -105,6 +105,13 @@ def test_what_cannot_be_run_is_refused_by_name(
     assert answer.status_code == 400
 
 
+def test_a_command_has_no_idempotency_key(api: httpx.Client, session: str) -> None:
+    headers = {"Idempotency-Key": "once"}
+    answer = api.post(f"{session}/commands", json={"command": "touch file"}, headers=headers)
+    assert (answer.status_code, "Idempotency-Key" in answer.text) == (400, True)
+    assert api.get(f"{session}/files/file").status_code == 404
+
+
 def test_a_session_that_ends_ends_its_commands(api: httpx.Client) -> None:
     path = f"/sessions/{api.post('/sessions').json()['id']}"
     with ThreadPoolExecutor() as pool:

@@ -322,6 +322,30 @@ async def folders_are_uploaded_and_downloaded(box: Box) -> None:
 
 
 @check_box
+async def an_upload_never_leaves_its_folder(box: Box) -> None:
+    with tempfile.TemporaryDirectory(prefix="cellblock-check-") as folder:
+        outside, source = Path(folder, "outside"), Path(folder, "source")
+        outside.mkdir()
+        (outside / "private").write_text("of the host")
+        source.mkdir()
+        (source / "file").write_text("x")
+        links = {
+            "link": "file",
+            "private": outside / "private",
+            "folder": outside,
+            "loop": ".",
+            "self": "self",
+            "dangling": "gone",
+        }
+        for name, text in links.items():
+            (source / name).symlink_to(text)
+        os.mkfifo(source / "pipe")
+        await box.files.upload(source, "sent")
+        assert [entry.name for entry in await box.files.list("sent")] == ["file", "link"]
+        assert await box.files.read("sent/link") == b"x"
+
+
+@check_box
 async def a_download_never_leaves_its_folder(box: Box) -> None:
     await box.exec(
         "mkdir tree; ln -s /etc tree/etc; ln -s . tree/loop; echo x > tree/file;"

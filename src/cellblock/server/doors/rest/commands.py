@@ -16,6 +16,7 @@ from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.services import Services
 from ...owners import Owner
+from ...refusals import InvalidRequest
 from ...sessions.commands import CommandSettings, stream_command
 from .answers import CommandEnding, CommandInfo, ErrorDetail, answer
 from .event_stream import STREAM_HEADERS, OutputEvent, encode
@@ -34,6 +35,11 @@ class CommandOperations:
     async def run_command(self, request: Request, owner: Owner) -> Response:
         """Answer POST sessions/ID/commands."""
         session_id = request.path_params["session_id"]
+        if "idempotency-key" in request.headers:
+            raise InvalidRequest(
+                "A command cannot be repeated safely. Leave out the header Idempotency-Key, or use "
+                "POST runs with the language 'sh'."
+            )
         self._store.find(owner, session_id)
         body = await read_json(request, CommandRequest, self._store.settings.max_body_bytes)
         settings = CommandSettings(
