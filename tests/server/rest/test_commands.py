@@ -105,6 +105,20 @@ def test_what_cannot_be_run_is_refused_by_name(
     assert answer.status_code == 400
 
 
+def test_a_slow_reader_keeps_no_place_of_a_command_that_has_ended(tmp_path: Path) -> None:
+    with serving(tmp_path, "--max-running", "1") as server:
+        with server.client(server.add_key("slow"), "/v1") as api:
+            slow, other = (f"/sessions/{api.post('/sessions').json()['id']}" for _ in range(2))
+            body = {"command": "head -c 9000000 /dev/zero | tr '\\0' x", "stream": True}
+            with api.stream("POST", f"{slow}/commands", json=body) as answer:
+                events = parse_events(answer.iter_lines())
+                next(events)  # and not the rest, for which the connection has no room
+                assert command(api, other, "echo beside")["stdout"] == "beside\n"
+                *output, ended = events
+            assert sum(len(each.data["text"]) for each in output) > 8_000_000
+            assert ended.name == "ended"
+
+
 def test_a_command_has_no_idempotency_key(api: httpx.Client, session: str) -> None:
     headers = {"Idempotency-Key": "once"}
     answer = api.post(f"{session}/commands", json={"command": "touch file"}, headers=headers)

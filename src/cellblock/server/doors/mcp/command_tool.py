@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from ....box.results import CommandResult
 from ....events import Output
 from ....observation import MAX_CHARACTERS, shorten
-from ...sessions.commands import CommandSettings, stream_command
+from ...sessions.commands import CommandSettings, CommandText, stream_command
 from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session
 from .confirmation import Approval, ask_command_approval, check_approval
 from .declaration import declare_tool
@@ -79,6 +79,7 @@ class CommandTool:
         """Run a command and return its result. Cancelling the call kills it."""
         settings = CommandSettings(command=command, cwd=cwd, seconds=timeout_seconds)
         result: CommandResult | None = None
+        text = CommandText()
         async with (
             open_session(self._get_store, ctx, session_id) as opened,
             LiveOutput(lambda count, text: ctx.report_progress(count, message=text)) as live,
@@ -90,8 +91,7 @@ class CommandTool:
                 if isinstance(item, CommandResult):
                     result = item
                 else:
-                    stream = "stdout" if item[0] == 1 else "stderr"
-                    live.add_event(Output(0, stream, item[1].decode(errors="replace")))
+                    live.add_event(Output(0, *text.decode(item)))
         assert result is not None
         return _to_tool_result(result, session_id)
 

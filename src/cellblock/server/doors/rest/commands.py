@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 from collections.abc import AsyncGenerator
 
@@ -12,12 +11,13 @@ from starlette.responses import Response, StreamingResponse
 
 from ....box.output import Piece
 from ....box.results import CommandResult
+from ....events import Stream
 from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest
-from ...sessions.commands import CommandSettings, stream_command
+from ...sessions.commands import CommandSettings, CommandText, stream_command
 from .answers import CommandEnding, CommandInfo, ErrorDetail, answer
 from .event_stream import STREAM_HEADERS, OutputEvent, encode
 from .live_run import PING_SECONDS, use_existing
@@ -77,19 +77,18 @@ async def _result_of(items: _Items) -> CommandResult:
 
 
 async def _encode_all(first: Piece | CommandResult, items: _Items) -> AsyncGenerator[bytes]:
-    decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in (1, 2)}
+    text = CommandText()
     try:
         async with contextlib.aclosing(_with_pings(first, items)) as following:
             async for item in following:
                 if item is None:
                     yield b": ping\n\n"
                 elif isinstance(item, CommandResult):
-                    for stream, decoder in decoders.items():
-                        if rest := decoder.decode(b"", final=True):
-                            yield _output(stream, rest)
+                    for rest in text.finish():
+                        yield _output(*rest)
                     yield encode("ended", CommandEnding.of(item))
-                elif text := decoders[item[0]].decode(item[1]):
-                    yield _output(item[0], text)
+                else:
+                    yield _output(*text.decode(item))
     except Exception as error:
         yield encode("failed", ErrorDetail.of(error))
 
@@ -117,5 +116,5 @@ async def _next(items: _Items) -> Piece | CommandResult | None:
     return await anext(items, None)
 
 
-def _output(stream: int, text: str) -> bytes:
-    return encode("output", OutputEvent(stream="stdout" if stream == 1 else "stderr", text=text))
+def _output(stream: Stream, text: str) -> bytes:
+    return encode("output", OutputEvent(stream=stream, text=text)) if text else b""
