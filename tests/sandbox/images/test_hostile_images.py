@@ -7,12 +7,16 @@ import gzip
 import io
 import os
 import tarfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from cellblock.errors import ImageUnusable
+from cellblock.runtime.linux.safe_folder import SafeFolder
+from cellblock.sandbox.images.byte_stream import Budget
+from cellblock.sandbox.images.tree import Tree
 from cellblock.sandbox.images.unpacking import open_root
 from tests.sandbox.images.image_builder import (
     Layout,
@@ -203,6 +207,55 @@ def test_an_image_with_too_many_bytes_is_refused(
 def test_an_image_with_too_many_files_is_refused(tmp_path: Path, cache: Path) -> None:
     source = write_layout(tmp_path / "image", layer(*(file("x") for _ in range(1001))))
     check_refused(source, cache, "more than max_files=1,000 files", max_files=1000)
+
+
+def test_folders_that_only_paths_name_count_as_files(tmp_path: Path, cache: Path) -> None:
+    members = [file(f"{number}/" + "x/" * 100 + "y") for number in range(12)]
+    source = write_layout(tmp_path / "image", layer(*members))
+    check_refused(source, cache, "more than max_files=1,000 files", max_files=1000)
+
+
+FILES = 100
+# What removes the same files of layers below again and again, by how many folders these are in.
+REPEATED: dict[str, tuple[int, list[str]]] = {
+    "opaque folder": (1, ["x/.wh..wh..opq"] * 20),
+    "opaque folder through links": (1, [f"link{number}/.wh..wh..opq" for number in range(20)]),
+    "opaque folders in each other": (
+        20,
+        ["x/" * depth + ".wh..wh..opq" for depth in range(20, 0, -1)],
+    ),
+    "whiteout": (1, [".wh.x"] * 20),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED)
+def test_each_file_of_a_layer_is_visited_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    depth, markers = REPEATED[case]
+    below = [link(f"link{number}", "x") for number in range(20)]
+    new = [file("x/" * depth + f"new{number}") for number in range(FILES)]
+    source = write_layout(tmp_path / "image", layer(*below), layer(*new, *map(file, markers)))
+    visited, list_names = list[str](), os.listdir
+
+    def list_and_count(path: int) -> list[str]:
+        visited.extend(names := list_names(path))
+        return names
+
+    monkeypatch.setattr(os, "listdir", list_and_count)
+    root = Path(open_root(source).path, "x/" * depth)
+    assert len(visited) < 2 * FILES
+    assert len(list_names(root)) == FILES
+
+
+def test_nobody_waits_for_what_a_layer_removes_or_for_modes(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with contextlib.closing(Tree(SafeFolder.at(tmp_path), Budget(0, 10, stop))) as tree:
+        tree.make_folder(("a", "b"), 0o755)
+        stop.set()
+        for work in (lambda: tree.hide(("a", "b")), lambda: tree.hide_contents(()), tree.set_modes):
+            with pytest.raises(InterruptedError):
+                work()
 
 
 # damaged images: each changes one with a single layer

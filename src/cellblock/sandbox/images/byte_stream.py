@@ -38,6 +38,10 @@ class Budget:
         self._bytes += count
         if self._bytes > self._max_bytes:
             raise ImageUnusable(f"it has more than max_bytes={self._max_bytes:,} bytes")
+        self.check_stop()
+
+    def check_stop(self) -> None:
+        """Raise `InterruptedError` if nobody waits any more."""
         if self._stop.is_set():
             raise InterruptedError("nobody waits for the image any more")
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ...errors import ImageUnusable
 from ...runtime.linux.safe_folder import SafeFolder
+from .byte_stream import Budget
 
 T = TypeVar("T")
 Names = tuple[str, ...]  # of a path below the root
@@ -30,12 +31,13 @@ class Tree:
     itself. So nothing outside `root` is read or written, whatever links the layers have.
     """
 
-    def __init__(self, root: SafeFolder) -> None:
-        self._root = root
+    def __init__(self, root: SafeFolder, budget: Budget) -> None:
+        self._root, self._budget = root, budget
         # The folder that was used last: the next file is often in it too.
         self._names: Names | None = None
         self._folder, self._path = self._open_root(), Names()
         self._made = set[Names]()  # by this layer, with the folders above
+        self._cleared = set[Names]()  # folders that have nothing of the layers below
         self._modes = {Names(): 0o755}  # of folders. Until the end they are writable
 
     def close(self) -> None:
@@ -45,6 +47,7 @@ class Tree:
     def begin_layer(self) -> None:
         """Regard all that is there as made by the layers below."""
         self._made.clear()
+        self._cleared.clear()
 
     # what a layer adds
 
@@ -126,14 +129,24 @@ class Tree:
                     self._remove(above, name)
                 else:
                     with above.folder(name) as folder:
-                        pending += [(*path, inner) for inner in os.listdir(folder.descriptor)]
+                        pending += self._clear(folder, path)
 
     def hide_contents(self, names: Names) -> None:
         """Remove what a folder has of the layers below."""
         with contextlib.suppress(FileNotFoundError):
             folder, path = self._enter(names, create=False)
-            for name in os.listdir(folder.descriptor):
-                self.hide((*path, name))
+            for inner in self._clear(folder, path):
+                self.hide(inner)
+
+    def _clear(self, folder: SafeFolder, path: Names) -> list[Names]:
+        """Return all that the caller must hide in a folder, which is nothing the second time.
+
+        So the work does not grow with how often a layer says the same.
+        """
+        if path in self._cleared:
+            return []
+        self._cleared.add(path)
+        return [(*path, name) for name in os.listdir(folder.descriptor)]
 
     def _remove(self, above: SafeFolder, name: str) -> None:
         above.remove(name)
@@ -154,6 +167,7 @@ class Tree:
 
         `create` makes folders that are missing.
         """
+        self._budget.check_stop()
         if names != self._names:
             folder, self._path = self._walk(names, create=create)
             self._folder.close()
@@ -191,6 +205,7 @@ class Tree:
         except FileNotFoundError:
             if not create:
                 raise
+            self._budget.count_file()  # one path can name hundreds
             self._modes[path] = 0o755
             return above.new_folder(path[-1])
         except NotADirectoryError as error:

@@ -155,7 +155,7 @@ class _Unpacking:
             with (
                 SafeFolder.at(self._cache) as cache,
                 cache.new_folder(partial.name) as root,
-                contextlib.closing(Tree(root)) as tree,
+                contextlib.closing(Tree(root, budget)) as tree,
             ):
                 for layer in image.layers:
                     _unpack_layer(layer, files, tree, budget)
