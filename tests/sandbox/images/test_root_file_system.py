@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -193,6 +196,23 @@ print(open(f"{root.path}/closed/x").read(), {os.lstat(f"{root.path}/{name}").st_
         environment = {**environment, "XDG_CACHE_HOME": f"{folder_name}/cache"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/")
         assert done.stdout == "data True\n", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing")
+def test_files_are_on_the_disk_before_the_image_is_in_the_cache(tmp_path: Path) -> None:
+    code = "import sys, cellblock; cellblock.open_root(sys.argv[1])"
+    source, log = write_layout(tmp_path / "image", BASE), tmp_path / "log"
+    calls = ["-y", "-f", "-e", "trace=fchmod,fchmodat,chmod,syncfs,rename,renameat,renameat2"]
+    done = subprocess.run(
+        ["strace", *calls, "-o", str(log), sys.executable, "-c", code, str(source)],
+        capture_output=True,
+        text=True,
+    )
+    if "not permitted" in done.stderr:
+        pytest.skip(f"strace cannot trace here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"(chmod|syncfs|rename)\w*\(.*\.partial", log.read_text())
+    assert [name for name, _ in itertools.groupby(found)] == ["chmod", "syncfs", "rename"]
 
 
 def test_devices_and_pipes_are_left_out(tmp_path: Path) -> None:

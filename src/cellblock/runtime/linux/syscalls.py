@@ -134,6 +134,11 @@ def setns(descriptor: int, kind: int) -> None:
     _check(_libc.setns(descriptor, kind), "setns")
 
 
+def sync_filesystem(descriptor: int) -> None:
+    """Wait until all of the filesystem that has the open file is on its disk."""
+    _check(_libc.syncfs(descriptor), "syncfs")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """Mount a filesystem, or change the flags of a mount."""
     _check(

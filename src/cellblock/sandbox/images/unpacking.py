@@ -16,6 +16,7 @@ from ...aio.shielded import run_in_thread, wait_shielded
 from ...environments.uv import user_cache_dir
 from ...errors import BackendError, ImageUnusable
 from ...runtime.linux.safe_folder import SafeFolder, remove_tree
+from ...runtime.linux.syscalls import sync_filesystem
 from .byte_stream import (
     CHUNK_BYTES,
     HEAD_BYTES,
@@ -161,6 +162,7 @@ class _Unpacking:
                     _unpack_layer(layer, files, tree, budget)
                 tree.make_path(split(image.settings.work_dir or ""))
                 tree.set_modes()
+                sync_filesystem(root.descriptor)  # or a power failure leaves empty files in it
             partial.rename(folder)
         except BaseException:
             remove_tree(str(partial))
