@@ -103,10 +103,12 @@ def test_the_image_says_variables_and_where_commands_start(root: Path, tmp_path:
             data,
             Env=["GREETING=hello world", "PATH=/bin:/usr/bin"],
             WorkingDir="/app",
+            User="root",  # which has no effect
         )
         async with Sandbox(root=source) as box:
             assert (
-                await run(box, 'pwd; echo "$GREETING" $PATH') == "/app\nhello world /bin:/usr/bin\n"
+                await run(box, 'pwd; echo "$GREETING" $PATH; id -un')
+                == "/app\nhello world /bin:/usr/bin\ncell\n"
             )
             assert box.inner_work_dir == "/app"
             result = await box.exec(["env"], env={"GREETING": "other"})

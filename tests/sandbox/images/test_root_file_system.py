@@ -97,14 +97,9 @@ def test_settings_of_the_image_are_read(tmp_path: Path) -> None:
         BASE,
         Env=["PATH=/bin", "A=b=c", "=", "B=\0"],
         WorkingDir="/app",
-        User="1000:1000",
     )
     root = open_root(source)
-    assert (root.environment, root.work_dir, root.user) == (
-        ("PATH=/bin", "A=b=c"),
-        "/app",
-        "1000:1000",
-    )
+    assert (root.environment, root.work_dir) == (("PATH=/bin", "A=b=c"), "/app")
 
 
 def test_layers_hide_files_of_those_below_only(tmp_path: Path) -> None:

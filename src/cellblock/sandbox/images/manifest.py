@@ -61,7 +61,6 @@ class ProcessSettings(BaseModel):
 
     environment: list[str] | None = Field(None, alias="Env")
     work_dir: str | None = Field(None, alias="WorkingDir")
-    user: str | None = Field(None, alias="User")
 
 
 class _Contents(BaseModel):
@@ -172,7 +171,7 @@ class _ImageFinder:
             raise ImageUnusable(f"it has {len(layers)} layers, but {file} has {len(contents)}")
         yield RootImage(
             digest or f"sha256:{hashlib.sha256(data).hexdigest()}",
-            config.settings or ProcessSettings(Env=None, WorkingDir=None, User=None),
+            config.settings or ProcessSettings(Env=None, WorkingDir=None),
             tuple(
                 Layer(path, layer, content)
                 for (path, layer), content in zip(layers, contents, strict=True)

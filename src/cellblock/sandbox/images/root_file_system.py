@@ -13,13 +13,11 @@ class RootFileSystem:
     path          a folder of this machine
     environment   the variables that its programs expect, as "NAME=VALUE"
     work_dir      the folder in which they expect to start: an absolute path, or ""
-    user          the user that they expect to be, or ""
     """
 
     path: str
     environment: tuple[str, ...] = ()
     work_dir: str = ""
-    user: str = ""
 
 
 RootSource = str | os.PathLike[str] | RootFileSystem

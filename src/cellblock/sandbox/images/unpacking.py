@@ -112,7 +112,6 @@ class _Unpacking:
             str(folder),
             tuple(filter(_is_variable, settings.environment or ())),
             f"/{'/'.join(names)}" if (names := split(settings.work_dir or "")) else "",
-            settings.user or "",
         )
 
     def _new_budget(self) -> Budget:
