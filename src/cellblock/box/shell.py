@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from ..aio.background_loop import LoopEnded, background_loop
+from ..executors.argument_checks import shortest
 from ..runtime.box_orders import BoxAnswer, RunCommand
 from .arguments import Default, check_count, check_output_callback, check_seconds, check_text
 from .life import BoxLife
@@ -100,6 +101,7 @@ class ShellSession:
         if self._is_closed and not self._life.gone:
             raise ValueError("This shell session was closed. Create a new one with box.shell().")
         seconds = self._order.seconds if isinstance(timeout, Default) else check_seconds(timeout)
+        seconds = shortest(seconds, self._life.session.limits.wall_seconds)
         return self._run(text, seconds, check_count("max_output_bytes", max_output_bytes))
 
     async def restart(self) -> None:
