@@ -29,6 +29,10 @@ class Confinement:
         self._spec, self.oom_first = spec, spec.oom_first
         self._limits: list[tuple[int, tuple[int, int]]] = []
         self._steps: list[Callable[[], object]] = []
+        # Makes its own /proc/self readable again. That of the first process stays unreadable.
+        self._show = syscalls.PreparedCall(
+            "prctl", "dumpable", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0
+        )
         self._ruleset = -1
 
     def prepare(self) -> None:
@@ -54,10 +58,7 @@ class Confinement:
             self._steps.append(self._restrict())
         if self._spec.drop:
             self._steps.append(syscalls.capset_call(0, 0, 0))
-            # Makes its own /proc/self readable again. That of the first process stays unreadable.
-            self._steps.append(
-                syscalls.PreparedCall("prctl", "dumpable", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
-            )
+            self._steps.append(self._show)
         if self._spec.filter_program:
             self._steps.append(syscalls.seccomp_call(self._spec.filter_program))
 
@@ -79,12 +80,17 @@ class Confinement:
             "syscall", "landlock_restrict_self", restrict, self._ruleset, 0
         )
 
-    def apply(self) -> None:
-        """Apply all restrictions for good. Raise `OSError` if one cannot be applied."""
+    def apply(self, *, is_hidden: bool = False) -> None:
+        """Apply all restrictions for good. Raise `OSError` if one cannot be applied.
+
+        `is_hidden`: the process runs no user code, and stays unreadable for those that do. It must
+        never be readable: what they have opened meanwhile stays open.
+        """
         for what, limit in self._limits:
             resource.setrlimit(what, limit)
         for step in self._steps:
-            step()
+            if step is not self._show or not is_hidden:
+                step()
         if self._ruleset >= 0:
             os.close(self._ruleset)
 

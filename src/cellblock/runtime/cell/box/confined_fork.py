@@ -55,6 +55,7 @@ def fork_confined(
 
 def _run(home: Home, descriptor: int, serve: Callable[[socket.socket, str], None]) -> NoReturn:
     try:
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # so that commands cannot look into it
         signal.set_wakeup_fd(-1)
         for number in range(1, signal.NSIG):
             if _signal.getsignal(number) not in (_SIG_DFL, None):
@@ -67,7 +68,6 @@ def _run(home: Home, descriptor: int, serve: Callable[[socket.socket, str], None
         for target in range(_FIRST_DESCRIPTOR):
             os.dup2(null, target)
         home.confine()
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # so that commands cannot look into it
         serve(socket.socket(fileno=_keep_only(descriptor)), home.folder)
     finally:
         os._exit(1)

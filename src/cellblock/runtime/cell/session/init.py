@@ -55,7 +55,7 @@ class SessionInit:
     """The orders of the server and how they are carried out.
 
     `fork_session` forks the session. It receives this object, the control stream and the two output
-    pipes, and the order. `confine` confines a fork like a session.
+    pipes, and the order. `confine` confines a fork like a session, which stays hidden.
     """
 
     def __init__(

@@ -29,7 +29,9 @@ _shells: list[Shell] = []
 def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confinement) -> NoReturn:
     """In a fork of the zygote: run as the first process of a session's cell."""
     fork_session = functools.partial(_fork_session, spec, confinement)
-    init = SessionInit(link, spec, fork_session, confinement.apply)
+    init = SessionInit(
+        link, spec, fork_session, functools.partial(confinement.apply, is_hidden=True)
+    )
     try:
         if spec.namespaces:
             syscalls.unshare(syscalls.CLONE_NEWNS)
