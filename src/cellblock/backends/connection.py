@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from ..runtime.spec import ServerSpec
 
 _log = logging.getLogger(__name__)
-_MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read from the server
+# Of one run; when more are unread, nothing is read from the server until somebody waits for a run.
+_MAX_UNREAD_FRAMES = 512
 _START_SECONDS = 60.0  # far more than a loaded machine needs
 _PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
 _VALUE_CHUNK_BYTES = 1 << 20
@@ -275,8 +276,8 @@ class Connection:
 
     async def _next_frames(self, run: PendingRun) -> list[protocol.Frame]:
         while not run.frames and self._lost_reason is None and run.data_error is None:
-            await run.wait()
             self._resume_reading()
+            await run.wait()
         if run.data_error is not None:
             raise run.data_error
         frames = run.take_frames()
@@ -370,10 +371,14 @@ class Connection:
         run.is_complete = is_final
         if not run.discard_frames:
             run.frames.append(frame)
-            if len(run.frames) >= _MAX_UNREAD_FRAMES and not self._paused:
-                self._paused = True
-                self.transport.pause_reading()
-        run.notify(has_ended=is_final)  # after the pause: its reader resumes
+        run.notify(has_ended=is_final)
+        if len(run.frames) >= _MAX_UNREAD_FRAMES and not self._paused:
+            self._pause_unless_awaited()
+
+    def _pause_unless_awaited(self) -> None:
+        if not any(run.is_awaited for run in self._runs.values()):
+            self._paused = True
+            self.transport.pause_reading()
 
     def _resume_reading(self) -> None:
         if self._paused and self._lost_reason is None:

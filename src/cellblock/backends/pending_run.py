@@ -53,6 +53,12 @@ class PendingRun:
             )
         return joined
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the next frame, or, after giving it up, for the last."""
+        is_read = self._waiter is not None and not self._waiter.done()
+        return is_read or (self.discard_frames and not self.is_complete)
+
     async def wait(self) -> None:
         """Wait for the next `notify`. Do not call it while `frames` has unread frames."""
         self._waiter = asyncio.get_running_loop().create_future()

@@ -67,6 +67,21 @@ async def blocks_and_commands_run_at_once(box: Box) -> None:
 
 
 @check_box
+async def a_block_whose_events_nobody_reads_holds_up_nothing_else(box: Box) -> None:
+    events = box.stream_code("for number in range(9000): display(number)")
+    await anext(events)
+    for _ in range(10):
+        assert (await box.exec("head -c 1000000 /dev/zero; sleep 0.1")).exit_code == 0
+    sleeping = asyncio.create_task(box.exec("touch begun; sleep 600"))
+    await wait_for_file(box, "begun")
+    sleeping.cancel()
+    await asyncio.wait([sleeping])
+    assert sleeping.cancelled()
+    await events.aclose()
+    assert (await box.run_code("1")).output == "1\n"
+
+
+@check_box
 async def a_checkpoint_has_files_and_variables(box: Box) -> None:
     await box.run_code("x = 1")
     await box.files.write("file", "one")
