@@ -259,7 +259,12 @@ class Connection:
                     part = piece[start : start + _BOX_PIECE_BYTES]
                     self._send(protocol.encode(protocol.BOX_DATA, run.number, part))
             self._send(protocol.encode(protocol.BOX_DATA, run.number))
-        except Exception as error:
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            if not isinstance(error, Exception):  # raised here, it would end more than this run
+                error = RuntimeError(f"What makes the data has raised {error!r}.")
             run.data_error = error
             run.notify(has_ended=False)
 

@@ -9,7 +9,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ..aio.background_loop import background_loop
 from ..aio.running_loop import running_loop
@@ -21,6 +21,7 @@ from ..runtime.packets import decode_fields
 from .life import BoxLife, check_box_answer, single_entry
 
 _PIECE_BYTES = 1 << 20
+_END = object()
 
 
 async def pieces_of(data: bytes) -> AsyncGenerator[bytes, None]:
@@ -29,8 +30,15 @@ async def pieces_of(data: bytes) -> AsyncGenerator[bytes, None]:
 
 
 async def _pieces_of_file(file: BinaryIO) -> AsyncGenerator[bytes, None]:
-    while piece := await run_in_thread(file.read, _PIECE_BYTES):
+    while piece := _check_piece(await run_in_thread(file.read, _PIECE_BYTES)):
         yield piece
+
+
+def _check_piece(piece: object) -> bytes:
+    """Return what a source has given as bytes."""
+    if isinstance(piece, bytes | bytearray | memoryview):
+        return bytes(cast("bytes", piece))
+    raise ValueError(f"source must give bytes, not {piece!r:.100}.")
 
 
 async def _pieces_of_other_loop(
@@ -39,14 +47,14 @@ async def _pieces_of_other_loop(
     """Yield what `source` yields on `loop`."""
     iterator = aiter(source)
 
-    async def next_piece() -> bytes | None:
-        return await anext(iterator, None)
+    async def next_piece() -> object:
+        return await anext(iterator, _END)
 
     while True:
         future = asyncio.run_coroutine_threadsafe(next_piece(), loop)
-        if (piece := await asyncio.wrap_future(future)) is None:
+        if (piece := await asyncio.wrap_future(future)) is _END:
             return
-        yield piece
+        yield _check_piece(piece)
 
 
 class Upload:

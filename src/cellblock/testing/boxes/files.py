@@ -302,6 +302,27 @@ async def streams_are_uploaded_and_downloaded(box: Box) -> None:
         assert target.getvalue() == expected, name
 
 
+async def _pieces_and(last: object) -> AsyncGenerator[bytes]:
+    yield b"first"
+    if isinstance(last, BaseException):
+        raise last
+    yield last  # pyright: ignore[reportReturnType] - on purpose
+
+
+@check_box
+async def an_upload_whose_source_fails_changes_nothing(box: Box) -> None:
+    await box.files.write("kept", "old")
+    for last in (asyncio.CancelledError(), KeyError("lost")):
+        with raises(RuntimeError, KeyError):
+            await box.files.upload(_pieces_and(last), "kept")
+    for last in (None, "text", 5):
+        with raises(ValueError, text=repr(last)):
+            await box.files.upload(_pieces_and(last), "kept")
+    with raises(ValueError, text="'text'"):
+        await box.files.upload(io.StringIO("text"), "kept")  # pyright: ignore[reportArgumentType]
+    assert await box.files.read("kept") == b"old"
+
+
 @check_box
 async def folders_are_uploaded_and_downloaded(box: Box) -> None:
     with tempfile.TemporaryDirectory(prefix="cellblock-check-") as folder:
