@@ -15,7 +15,7 @@ from ..backends.connection import Connection
 from ..errors import BackendError, BackendLost, BoxGone, ExecutorStopped, UserUnsupported
 from ..executors.session.base import SessionExecutor
 from ..runtime import protocol
-from ..runtime.box_orders import BoxAnswer, BoxOrder, FileEntry
+from ..runtime.box_orders import BoxAnswer, BoxOrder, FileEntry, ReadFile
 from ..runtime.packets import decode_fields
 from ..sandbox.images.root_file_system import RootFileSystem
 from .root_defaults import with_root_defaults
@@ -116,10 +116,12 @@ class BoxLife:
         Raise `OSError`, with `path` as the name of the file, or `UserUnsupported`.
         """
         answer, chunks = BoxAnswer(), bytearray()
+        limit = order.limit_bytes if isinstance(order, ReadFile) else 0
         async with self.use() as link, contextlib.aclosing(link.frames(order, data)) as frames:
             async for frame in frames:
                 if frame.kind == protocol.VALUE_CHUNK:
                     chunks += frame.payload
+                    check_room(len(chunks), limit, path)
                 elif frame.kind == protocol.BOX_REPLY:
                     answer = decode_fields(frame, BoxAnswer)
         check_box_answer(answer, path)
@@ -156,8 +158,15 @@ def check_box_answer(answer: BoxAnswer, path: str = "") -> None:
         return
     if answer.errno == errno.EPERM and answer.path is None:
         raise UserUnsupported(answer.error or "The user cannot be had.")
-    text = (answer.error or os.strerror(answer.errno)).removesuffix(f": {answer.path!r}")
-    raise OSError(answer.errno, text, path or answer.path)
+    number = answer.errno if answer.errno in errno.errorcode else errno.EIO
+    text = (answer.error or os.strerror(number)).removesuffix(f": {answer.path!r}")
+    raise OSError(number, text, path or answer.path)
+
+
+def check_room(received: int, limit: int | None, path: str) -> None:
+    """Raise `OSError` if more than `limit` bytes have arrived: the box may not count."""
+    if limit is not None and received > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
 
 
 def single_entry(answer: BoxAnswer) -> FileEntry:

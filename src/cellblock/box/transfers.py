@@ -18,7 +18,7 @@ from ..runtime import protocol
 from ..runtime.box_orders import BoxAnswer, ListFolder, MakeFolder, ReadFile, StatPath, WriteFile
 from ..runtime.linux.safe_folder import SafeFolder
 from ..runtime.packets import decode_fields
-from .life import BoxLife, check_box_answer, single_entry
+from .life import BoxLife, check_box_answer, check_room, single_entry
 
 _PIECE_BYTES = 1 << 20
 _END = object()
@@ -193,6 +193,7 @@ class Download:
             async for frame in frames:
                 if frame.kind == protocol.VALUE_CHUNK:
                     pending += frame.payload
+                    check_room(len(pending), self._room, path)
                     if len(pending) >= _PIECE_BYTES:
                         await self._write(file, pending)
                 elif frame.kind == protocol.BOX_REPLY:
