@@ -56,6 +56,17 @@ block = CodeBlock("print(1, flush=True); import time; time.sleep(60)", "python")
 stream = executor.execute_stream([block])
 next(stream)
 """,
+    "boxes that nobody closes": """
+import asyncio
+from cellblock import Sandbox
+
+async def main():
+    boxes = [Sandbox() for _ in range(8)]
+    await asyncio.gather(*(box.exec("true") for box in boxes))
+    print(boxes[0].work_dir)
+
+asyncio.run(main())
+""",
     "stop at exit": """
 executor = SandboxCommandLineCodeExecutor()
 atexit.register(executor.stop)

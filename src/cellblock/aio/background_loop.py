@@ -38,7 +38,11 @@ class _Workers(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if threading.main_thread().is_alive():
-            return super().submit(fn, *args, **kwargs)
+            try:
+                return super().submit(fn, *args, **kwargs)
+            except RuntimeError as error:
+                if "cannot schedule new futures" not in str(error):
+                    raise
         done = Future[T]()
         try:
             done.set_result(fn(*args, **kwargs))
@@ -63,12 +67,20 @@ class BackgroundLoop:
         self._finished: list[threading.Lock] = []  # locks of threads that can continue
         self._callers: dict[_CrossLoopCall[Any], asyncio.AbstractEventLoop] = {}
         # The thread keeps these alive to the very end, even if nothing else does.
-        self._streams = set[asyncio.Task[None]]()
+        self._kept = set[asyncio.Future[None]]()
         self._thread = threading.Thread(target=self._run_forever, name="cellblock", daemon=True)
         self._thread.start()
 
     def _run_forever(self) -> None:
         self.loop.run_forever()
+
+    def keep(self, work: asyncio.Future[None]) -> None:
+        """Keep a task of this loop that nobody waits for until it is done.
+
+        If Python exits before that, the task ends without a word.
+        """
+        self._kept.add(work)
+        work.add_done_callback(self._kept.discard)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the background loop and return its result. Raise `LoopEnded`.
@@ -148,7 +160,7 @@ class BackgroundLoop:
 
     async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Run the generator `items` on the background loop and yield its items on the caller's."""
-        read_ahead = _ReadAhead(items, self._streams)
+        read_ahead = _ReadAhead(items, self.keep)
         try:
             while batch := await self.call(read_ahead.read_batch()):
                 for item in batch:
@@ -159,7 +171,7 @@ class BackgroundLoop:
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T]:
         """Run the generator `items` on the background loop and yield its items in this thread."""
-        read_ahead = _ReadAhead(items, self._streams)
+        read_ahead = _ReadAhead(items, self.keep)
         try:
             while batch := self.run(read_ahead.read_batch()):
                 yield from batch
@@ -265,11 +277,13 @@ class _CrossLoopCall(Generic[T]):
 class _ReadAhead(Generic[T]):
     """A generator that runs ahead of its reader by a bounded number of items.
 
-    Used only on the background loop. `tasks` gets its task.
+    Used only on the background loop. `keep` gets its task.
     """
 
-    def __init__(self, items: AsyncGenerator[T, None], tasks: set[asyncio.Task[None]]) -> None:
-        self._items, self._tasks = items, tasks
+    def __init__(
+        self, items: AsyncGenerator[T, None], keep: Callable[[asyncio.Future[None]], None]
+    ) -> None:
+        self._items, self._keep = items, keep
         self._unread: list[T] = []
         self._is_readable = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -294,8 +308,7 @@ class _ReadAhead(Generic[T]):
         """
         if self._task is None:
             self._task = asyncio.create_task(self._produce())
-            self._tasks.add(self._task)
-            self._task.add_done_callback(self._tasks.discard)
+            self._keep(self._task)
         await self._is_readable.wait()
         batch, self._unread = self._unread, []
         self._has_room.set()

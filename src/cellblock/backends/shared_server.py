@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..aio.background_loop import background_loop
 from ..environments.interpreter import Interpreter
 from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull
 from ..limits import Limits
@@ -54,7 +55,6 @@ class SharedServer:
         self._connection: Connection | None = None
         self._launch: SandboxLaunch | None = None
         self._launched_by = 0  # the process ID of the process that started the server
-        self._removals = set[asyncio.Task[None]]()
 
     async def _connect_to(self, launch: SandboxLaunch) -> Connection:
         """Wait until a launched server is ready, and return the connection to it."""
@@ -101,9 +101,7 @@ class SharedServer:
         """
 
         def begin() -> None:
-            removal = asyncio.ensure_future(remove())
-            self._removals.add(removal)
-            removal.add_done_callback(self._removals.discard)
+            background_loop().keep(asyncio.ensure_future(remove()))
 
         if self._launched_by == os.getpid():
             with contextlib.suppress(RuntimeError):  # the loop is closed

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
 from dataclasses import dataclass
 
+from ..aio.background_loop import background_loop
 from ..aio.shielded import run_to_end
 from ..backends.connection import Connection
 from ..errors import BackendError, BackendLost, BoxGone, ExecutorStopped, UserUnsupported
@@ -139,12 +140,7 @@ class BoxLife:
 
     def _close_idle(self) -> None:
         reason = f"This box was idle for {self._idle_seconds:g} s and has closed itself."
-        closing = asyncio.ensure_future(self.close(reason))
-        _closing.add(closing)
-        closing.add_done_callback(_closing.discard)
-
-
-_closing = set[asyncio.Future[None]]()  # the loop keeps no reference to them
+        background_loop().keep(asyncio.ensure_future(self.close(reason)))
 
 
 def _call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
