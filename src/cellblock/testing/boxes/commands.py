@@ -257,7 +257,8 @@ async def usage_is_reported(box: Box) -> None:
 
 @check_box
 async def a_stream_that_nobody_reads_holds_up_its_command_only(box: Box) -> None:
-    stream = box.exec_stream("head -c 500000000 /dev/zero; touch ended")
+    text = "head -c 500000000 /dev/zero; touch ended"
+    stream = box.exec_stream(text, max_output_bytes=None)
     assert await anext(stream) != b""
     for _ in range(10):
         assert len((await box.exec("head -c 1000000 /dev/zero")).stdout) == 1_000_000
