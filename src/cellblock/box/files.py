@@ -125,7 +125,7 @@ class Files:
         try:
             await self._ask(RemovePath(0, checked, check_user(user), missing_ok))
         except OSError as error:
-            if error.errno == errno.EINVAL:
+            if error.errno == errno.ENOTSUP:
                 raise ValueError(
                     f"The work folder and those above it cannot be removed: {checked!r}."
                 ) from error

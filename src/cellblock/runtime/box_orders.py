@@ -129,7 +129,7 @@ class MakeFolder(NamedTuple):
 class RemovePath(NamedTuple):
     """Remove a file, a link or a folder with its contents, but not the work folder.
 
-    EINVAL: it is the work folder, or one above it. `may_miss`: it need not exist.
+    ENOTSUP: it is the work folder, or one above it. `may_miss`: it need not exist.
     """
 
     session: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import io
 import os
@@ -256,6 +257,18 @@ async def the_work_folder_and_those_above_it_are_not_removed(box: Box) -> None:
     assert await box.files.read("kept") == b"x"
     await box.files.remove("itself")
     assert await box.files.read("kept") == b"x"
+
+
+@check_box
+async def a_folder_that_is_too_deep_is_not_taken_for_the_work_folder(box: Box) -> None:
+    made = await box.exec(
+        "mkdir -p $(printf 'deep/%.0s' $(seq 800)) && cd $(printf 'deep/%.0s' "
+        "$(seq 800)) && mkdir -p $(printf 'deep/%.0s' $(seq 700))"
+    )
+    assert made.exit_code == 0, made
+    with contextlib.suppress(OSError):  # Python may not reach the end of it
+        await box.files.remove("deep")
+    await box.exec("rm -rf deep")
 
 
 @check_box

@@ -289,7 +289,7 @@ def _remove(path: str, work_dir: str) -> None:
     if name in ("", ".", ".."):
         whole = os.path.realpath(path)
     if os.path.join(os.path.realpath(work_dir), "").startswith(os.path.join(whole, "")):
-        raise OSError(errno.EINVAL, "The work folder has to stay")
+        raise OSError(errno.ENOTSUP, "The work folder has to stay")
     if stat.S_ISDIR(os.lstat(whole).st_mode):
         shutil.rmtree(whole)
     else:
