@@ -166,6 +166,23 @@ with SandboxCommandLineCodeExecutor() as executor:
     assert ended.returncode == 0
 
 
+def test_a_box_in_a_forked_child_says_once_what_to_do() -> None:
+    ended = run_script("""
+from cellblock.sync import Sandbox
+
+with Sandbox() as box:
+    box.exec("true")
+    if os.fork() == 0:
+        box.exec("true")
+    os.wait()
+""")
+    assert ended.stderr.splitlines()[-1] == (
+        "cellblock.errors.BoxGone: The box is gone: This executor was started in another process. "
+        "Create a new one."
+    )
+    assert ended.returncode == 0
+
+
 WITHOUT_STOP = """
 import asyncio, gc, os, signal, time, warnings
 from cellblock import SandboxCommandLineCodeExecutor as Executor

@@ -425,10 +425,9 @@ class Connection:
 
     def close_in_child(self) -> None:
         """Close the parent's stream in a forked child."""
-        self.loss_advice = ""
-        self._lost_reason = (
-            "This executor was started in another process. Create one in this process."
-        )
+        if self.loss_advice:  # a box gives its own
+            self.loss_advice = "Create one in this process."
+        self._lost_reason = "This executor was started in another process."
         self.transport.close_in_child()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -151,6 +152,13 @@ def check_size(order: RunCommand) -> RunCommand:
 
 
 def check_output_callback(callback: object) -> None:
-    """Raise `ValueError` if it is neither None nor can be called."""
-    if callback is not None and not callable(callback):
+    """Raise `ValueError` if it is neither None nor a plain function."""
+    if callback is None:
+        return
+    if not callable(callback):
         raise ValueError(f"on_output must be a function or None, not {callback!r:.100}.")
+    if any(map(inspect.iscoroutinefunction, (callback, type(callback).__call__))):
+        raise ValueError(
+            "on_output must be a plain function, since nobody would await it. For asynchronous "
+            "work use exec_stream or run_stream, which yield the output."
+        )

@@ -247,8 +247,15 @@ class Process:
         seconds = check_seconds(timeout)
 
         async def wait() -> CommandResult:
-            async with asyncio.timeout(seconds):
-                return await self._command.wait()
+            limit = asyncio.timeout(seconds)
+            try:
+                async with limit:
+                    return await self._command.wait()
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                text = f"Process {self.pid} has not ended within {seconds:g} s. It runs on."
+                raise TimeoutError(text) from error
 
         return await background_loop().call(wait())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,10 @@ async def a_wrong_command_is_a_value_error(box: Box) -> None:
                 await call(command)
 
 
+async def _on_output(stream: int, data: bytes) -> None:
+    """Nobody would await this."""
+
+
 @check_box
 async def wrong_options_of_a_command_are_value_errors(box: Box) -> None:
     wrong: list[Mapping[str, Any]] = [
@@ -26,7 +31,8 @@ async def wrong_options_of_a_command_are_value_errors(box: Box) -> None:
         {"env": {"A\0": ""}}, {"env": {"A": "\0"}}, {"env": {"A=B": ""}}, {"env": {"": ""}},
         {"env": {"A": 1}}, {"env": ["A=B"]}, {"cwd": "a\0b"}, {"cwd": 5}, {"stdin": 5},
         {"max_output_bytes": -1}, {"max_output_bytes": 1.5}, {"user": "a\0b"}, {"user": -1},
-        {"merge_stderr": 1}, {"on_output": 1},
+        {"merge_stderr": 1}, {"on_output": 1}, {"on_output": _on_output},
+        {"on_output": functools.partial(_on_output, 1)},
     ]  # fmt: skip
     for options in wrong:
         with raises(ValueError):

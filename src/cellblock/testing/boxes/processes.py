@@ -36,7 +36,7 @@ async def waiting_returns_the_output_that_was_not_read(box: Box) -> None:
 @check_box
 async def a_wait_that_is_too_long_leaves_the_process_running(box: Box) -> None:
     process = await box.spawn("echo begun; read x; echo $x")
-    with raises(TimeoutError):
+    with raises(TimeoutError, text=r"within 0.1 s"):
         await process.wait(0.1)
     await process.send(b"go\n")
     result = await process.wait()
