@@ -16,7 +16,7 @@ from cellblock.box.life import BoxLife, BoxLink, check_box_answer
 from cellblock.runtime import protocol
 from cellblock.runtime.box_orders import BoxAnswer, BoxOrder
 
-PIECE = bytes(1000)
+PIECE = bytes(100_000)
 
 
 class EndlessLink(BoxLink):
@@ -45,7 +45,7 @@ class EndlessBox(BoxLife):
 def test_no_more_is_received_than_was_asked_for() -> None:
     async def main() -> None:
         files, target = Files(EndlessBox()), io.BytesIO()
-        for work in (files.read("a", limit_bytes=4500), files.stat("a"), files.list("a")):
+        for work in (files.read("a", limit_bytes=450_000), files.stat("a"), files.list("a")):
             with pytest.raises(OSError, match="'a'") as caught:
                 await work
             assert caught.value.errno == errno.EFBIG
@@ -55,6 +55,23 @@ def test_no_more_is_received_than_was_asked_for() -> None:
         assert len(target.getvalue()) <= 4_500_000
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_list_that_is_none_is_an_error() -> None:
+    class Link(BoxLink):
+        async def frames(
+            self, order: BoxOrder, data: AsyncIterable[bytes] | None = None
+        ) -> AsyncGenerator[protocol.Frame, None]:
+            yield protocol.Frame(protocol.VALUE_CHUNK, 1, b'["BoxAnswer", 5]')
+            yield protocol.Frame(protocol.BOX_REPLY, 1, b"{}")
+
+    class LyingBox(EndlessBox):
+        @contextlib.asynccontextmanager
+        async def use(self, *, is_counted: bool = True) -> AsyncGenerator[BoxLink]:
+            yield Link(None, 1, None)  # pyright: ignore[reportArgumentType] - it is not used
+
+    with pytest.raises(OSError, match="invalid list: 'a'"):
+        asyncio.run(Files(LyingBox()).list("a"))
 
 
 @pytest.mark.parametrize("number", [1 << 31, 1 << 70, -1, 0, 4095])

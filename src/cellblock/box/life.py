@@ -16,12 +16,13 @@ from ..backends.connection import Connection
 from ..errors import BackendError, BackendLost, BoxGone, ExecutorStopped, UserUnsupported
 from ..executors.session.base import SessionExecutor
 from ..runtime import protocol
-from ..runtime.box_orders import BoxAnswer, BoxOrder, FileEntry, ReadFile
-from ..runtime.packets import decode_fields
+from ..runtime.box_orders import BoxAnswer, BoxOrder, FileEntry, ListFolder, ReadFile
+from ..runtime.packets import decode_fields, decode_packet
 from ..sandbox.images.root_file_system import RootFileSystem
 from .root_defaults import with_root_defaults
 
 _CLOSED = "This box was closed."
+_MAX_LIST_BYTES = 1 << 27  # of the longest list of a folder: 128 MiB
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class BoxLife:
         Raise `OSError`, with `path` as the name of the file, or `UserUnsupported`.
         """
         answer, chunks = BoxAnswer(), bytearray()
-        limit = order.limit_bytes if isinstance(order, ReadFile) else 0
+        limit = order.limit_bytes if isinstance(order, ReadFile) else _MAX_LIST_BYTES
         async with self.use() as link, contextlib.aclosing(link.frames(order, data)) as frames:
             async for frame in frames:
                 if frame.kind == protocol.VALUE_CHUNK:
@@ -126,6 +127,8 @@ class BoxLife:
                 elif frame.kind == protocol.BOX_REPLY:
                     answer = decode_fields(frame, BoxAnswer)
         check_box_answer(answer, path)
+        if chunks and isinstance(order, ListFolder):
+            answer = _decode_list(chunks, path)
         return answer, bytes(chunks)
 
     def _set_timer(self) -> None:
@@ -163,6 +166,13 @@ def check_room(received: int, limit: int | None, path: str) -> None:
     """Raise `OSError` if more than `limit` bytes have arrived: the box may not count."""
     if limit is not None and received > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+
+
+def _decode_list(packet: bytearray, path: str) -> BoxAnswer:
+    try:
+        return decode_packet(bytes(packet), BoxAnswer)
+    except protocol.ProtocolError as error:
+        raise OSError(errno.EIO, "The box sent an invalid list", path) from error
 
 
 def single_entry(answer: BoxAnswer) -> FileEntry:

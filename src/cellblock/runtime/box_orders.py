@@ -102,7 +102,10 @@ class WriteFile(NamedTuple):
 
 
 class ListFolder(NamedTuple):
-    """Describe the entries of a folder, sorted by name."""
+    """Describe the entries of a folder, sorted by name.
+
+    If they are many, frames of the kind `VALUE_CHUNK` have the packet of the answer.
+    """
 
     session: int
     path: str

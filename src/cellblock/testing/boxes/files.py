@@ -117,8 +117,16 @@ async def a_folder_is_listed_by_name(box: Box) -> None:
 
 @check_box
 async def a_folder_of_many_files_is_listed(box: Box) -> None:
-    await box.run_code("for number in range(5_000): open(str(number), 'w').close()")
-    assert len(await box.files.list()) == 5_000
+    long = "/".join(["folder" * 40] * 14)
+    await box.files.make_dir(long)
+    await box.run_code(f"""
+import contextlib
+with contextlib.chdir("{long}"):
+    for number in range(5_000):
+        open(f"{{number:0250}}", "w").close()
+""")
+    names = [entry.name for entry in await box.files.list(long)]
+    assert names == [f"{number:0250}" for number in range(5_000)]
 
 
 @check_box

@@ -31,10 +31,11 @@ from ...box_orders import (
     WriteFile,
 )
 from ...linux.safe_folder import TEMPORARY
-from ...packets import decode_packet
+from ...packets import decode_packet, encode_packet
 
 _PIECE_BYTES = 1 << 18
 _READ_BYTES = 1 << 16
+_MAX_ENTRIES = 500  # in one frame, however long their paths are
 # Open without waiting for the other end of a pipe, and without getting a terminal.
 _OPEN = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PRIVATE, _USUAL = 0o600, 0o666  # permissions of new files; the second ones by the umask
@@ -89,6 +90,11 @@ class OrderStream:
         """Send a frame, and wait until there is room."""
         self._stream.sendall(frame)
 
+    def send_chunk(self, data: bytes) -> None:
+        """Send a piece of what an order without data asks for. Raise `RequestCancelled`."""
+        self.send(protocol.encode(protocol.VALUE_CHUNK, self.run, data))
+        self.check_cancelled()
+
 
 def serve_files(link: socket.socket, folder: str) -> None:
     """Work on files until the link is closed."""
@@ -115,7 +121,7 @@ def _carry_out(order: FileOrder, stream: OrderStream, work_dir: str) -> BoxAnswe
         case WriteFile():
             _write(order, stream)
         case ListFolder():
-            return BoxAnswer(entries=tuple(_list(path, work_dir)))
+            return _listed(BoxAnswer(entries=tuple(_list(path, work_dir))), stream)
         case StatPath():
             status = os.stat(path) if order.follows_links else os.lstat(path)
             shown = _absolute(path, work_dir)
@@ -142,8 +148,7 @@ def _read(order: ReadFile, stream: OrderStream) -> None:
             left -= len(data)
             if left < 0:
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-            stream.send(protocol.encode(protocol.VALUE_CHUNK, stream.run, data))
-            stream.check_cancelled()
+            stream.send_chunk(data)
     finally:
         os.close(descriptor)
 
@@ -266,6 +271,16 @@ def _list(path: str, work_dir: str) -> Generator[FileEntry]:
                 with contextlib.suppress(OSError):  # it leads nowhere
                     status = entry.stat()
             yield _describe(os.path.join(folder, entry.name), status, is_link=is_link)
+
+
+def _listed(answer: BoxAnswer, stream: OrderStream) -> BoxAnswer:
+    """Return the answer with a list, or send it before an empty one if it may be too long."""
+    if len(answer.entries or ()) <= _MAX_ENTRIES:
+        return answer
+    packet = encode_packet(answer)
+    for start in range(0, len(packet), _PIECE_BYTES):
+        stream.send_chunk(packet[start : start + _PIECE_BYTES])
+    return BoxAnswer()
 
 
 def _describe(path: str, status: os.stat_result, *, is_link: bool) -> FileEntry:
