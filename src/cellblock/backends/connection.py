@@ -31,7 +31,7 @@ from ..errors import (
     ServerFull,
 )
 from ..runtime import protocol
-from ..runtime.box_orders import BoxAnswer, BoxOrder
+from ..runtime.box_orders import BoxAnswer, BoxOrder, HoldOutput
 from ..runtime.messages import (
     Answer,
     BlockRequest,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Of one run; when more are unread, nothing is read from the server until somebody waits for a run.
 _MAX_UNREAD_FRAMES = 512
+_MAX_UNREAD_PIECES = 64  # of a file of a box
 _START_SECONDS = 60.0  # far more than a loaded machine needs
 _PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
 _VALUE_CHUNK_BYTES = 1 << 20
@@ -186,6 +187,7 @@ class Connection:
         """
         packet = encode_packet(order)
         async with self._open_run(protocol.BOX_REQUEST, packet, protocol.BOX_REPLY, token) as run:
+            run.box_session = order.session
             sending = None if data is None else asyncio.create_task(self._send_data(run, data))
             try:
                 while not run.is_done:
@@ -286,6 +288,7 @@ class Connection:
         if run.data_error is not None:
             raise run.data_error
         frames = run.take_frames()
+        self._hold_or_release(run)
         self._resume_reading()
         for frame in frames:
             if frame.kind == protocol.FAILED:
@@ -377,13 +380,20 @@ class Connection:
         if not run.discard_frames:
             run.frames.append(frame)
         run.notify(has_ended=is_final)
-        if len(run.frames) >= _MAX_UNREAD_FRAMES and not self._paused:
-            self._pause_unless_awaited()
-
-    def _pause_unless_awaited(self) -> None:
-        if not any(run.is_awaited for run in self._runs.values()):
+        if frame.kind == protocol.VALUE_CHUNK:
+            self._hold_or_release(run)
+        is_full = len(run.frames) >= _MAX_UNREAD_FRAMES and not self._paused
+        if is_full and not any(other.is_awaited for other in self._runs.values()):
             self._paused = True
             self.transport.pause_reading()
+
+    def _hold_or_release(self, run: PendingRun) -> None:
+        """Let a box wait with the contents of a file while many of its pieces are unread."""
+        must_hold = len(run.frames) >= _MAX_UNREAD_PIECES
+        if run.box_session is not None and run.is_held != must_hold and not run.is_complete:
+            run.is_held = must_hold
+            packet = encode_packet(HoldOutput(run.box_session, run.number, must_hold))
+            self._send(protocol.encode(protocol.BOX_REQUEST, next(self._numbers), packet))
 
     def _resume_reading(self) -> None:
         if self._paused and self._lost_reason is None:

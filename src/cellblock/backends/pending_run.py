@@ -18,6 +18,8 @@ class PendingRun:
     final_kind    the kind of its last frame, unless that is FAILED
     is_complete   its last frame has been received, but maybe not been read
     data_window   how many pieces of data can be sent before the box has taken an earlier one
+    box_session   the session of its box; None if it is no order to a box
+    is_held       the box was told to wait with the next piece of a file
     data_error    what has failed while its data was made
     """
 
@@ -26,6 +28,8 @@ class PendingRun:
         self.frames = list[protocol.Frame]()
         self.is_done = False
         self.discard_frames = False
+        self.box_session: int | None = None
+        self.is_held = False
         self._waiter: asyncio.Future[None] | None = None
         self._has_ended = False
         self._ended: asyncio.Future[None] | None = None  # created on demand; few runs need it

@@ -8,8 +8,10 @@ import errno
 import io
 import os
 import tempfile
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 from ...box.base import Box
 from .registry import check_box, raises
@@ -294,6 +296,40 @@ async def a_large_file_does_not_hold_up_others(box: Box) -> None:
     for number in range(20):
         await box.files.write(f"small{number}", b"x")
     assert len(await reading) == 200_000_000
+
+
+class _SlowFile(io.BytesIO):
+    """A file that takes nothing until `may_go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on, self.size = threading.Event(), 0
+
+    def write(self, data: Any) -> int:
+        self.may_go_on.wait()
+        self.size += len(data)
+        return len(data)
+
+
+@check_box
+async def a_download_to_a_slow_file_waits_in_the_box(box: Box) -> None:
+    await box.exec("truncate -s 500M large")
+    before, target = _resident_bytes(), _SlowFile()
+    reading = asyncio.ensure_future(box.files.download("large", target))
+    try:
+        for _ in range(50):
+            assert len((await box.exec("head -c 1000000 /dev/zero")).stdout) == 1_000_000
+        grown = _resident_bytes() - before
+    finally:
+        target.may_go_on.set()
+    await reading
+    assert target.size == 500 << 20
+    assert grown < 120 << 20, grown
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @check_box
