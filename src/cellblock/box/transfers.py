@@ -158,6 +158,7 @@ class Download:
         if entry.kind == "folder":
             await self._folders(path, await run_in_thread(_made_folder, place))
         else:
+            check_room(entry.size, self._room, path)
             parent = await run_in_thread(_made_folder, place.parent)
             with await run_in_thread(SafeFolder.at, parent) as folder:
                 await self._file(path, folder, place.name, entry.mode)

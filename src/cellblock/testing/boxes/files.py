@@ -359,6 +359,21 @@ async def streams_are_uploaded_and_downloaded(box: Box) -> None:
         assert target.getvalue() == expected, name
 
 
+@check_box
+async def a_download_can_be_limited(box: Box) -> None:
+    for name in ("tree/a", "tree/b"):
+        await box.files.write(name, bytes(1000))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, room in (("tree/a", 999), ("tree", 1999)):
+            with raises(OSError, text=name) as caught:
+                await box.files.download(name, Path(folder, "new", name), limit_bytes=room)
+            assert error_number(caught) == errno.EFBIG, caught.error
+            assert Path(folder, "new").exists() == (name == "tree"), name
+        await box.files.download("tree", Path(folder, "tree"), limit_bytes=2000)
+        sizes = [path.stat().st_size for path in Path(folder, "tree").iterdir()]
+        assert sizes == [1000, 1000], sizes
+
+
 async def _pieces_and(last: object) -> AsyncGenerator[bytes]:
     yield b"first"
     if isinstance(last, BaseException):
