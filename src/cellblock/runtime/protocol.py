@@ -33,6 +33,7 @@ SESSION_DATA: Final = 6  # raw bytes: a chunk of the value of the next request, 
 PING: Final = 7  # empty: asks for a PONG
 BOX_REQUEST: Final = 8  # JSON: an order of `box_orders`
 BOX_DATA: Final = 9  # raw bytes: input of a command, or of a file; empty at its end
+# BOX_DATA for run 0: what works for a box and was stopped goes on
 # From the server.
 READY: Final = 16  # JSON: blocks can be run; the version of Python
 STDOUT: Final = 17  # raw bytes

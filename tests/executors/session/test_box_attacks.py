@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,14 @@ from cellblock.runtime.box_orders import (
 from cellblock.runtime.linux import process_tree
 from tests.executors.session.box_client import BoxClient
 from tests.executors.session.live_session import open_session, run_async
+from tests.executors.session.test_box_files import written
 
 MIB = 1 << 20
+STOP_OTHERS = (
+    "sh",
+    "-c",
+    "for n in $(seq 1 99); do [ $n = $$ ] || kill -STOP $n; done 2>/dev/null; true",
+)
 
 # Tries to get at process `pid`, and prints what succeeds.
 PROBE = """
@@ -111,6 +117,30 @@ def test_signals_to_everybody_do_not_end_the_box(shared: SandboxSessionServer) -
             live.run("1")  # it is restarted
             live.run_ok("kept = 41")
             assert_works(box)
+
+
+def test_a_stopped_process_that_works_on_files_goes_on(shared: SandboxSessionServer) -> None:
+    """Also in the middle of a file, when nothing is sent to it any more."""
+    with open_session(shared, timeout=2) as live:
+        box = BoxClient(live)
+
+        async def data() -> AsyncIterator[bytes]:
+            yield b"one"
+            assert (await box.start(*STOP_OTHERS)).answer.exit == 0
+            yield b"two"
+            assert (await box.start(*STOP_OTHERS)).answer.exit == 0
+
+        assert run_async(written(box, "file", data(), None)) == BoxAnswer()
+        assert (live.folder / "file").read_bytes() == b"onetwo"
+
+
+def test_a_command_that_stops_what_reports_its_end(shared: SandboxSessionServer) -> None:
+    with open_session(shared, timeout=2) as live:
+        box = BoxClient(live)
+        for before in ("", "exec >&- 2>&-; ", "sleep 100 & "):  # no output, or one without an end
+            done = box.shell(f"{before}sleep 0.3; {STOP_OTHERS[-1]}; exit 3", seconds=20)
+            assert (done.answer.exit, done.answer.is_timed_out) == (3, False)
+        assert box.ask(EndCommands) == BoxAnswer()
 
 
 def test_a_signal_that_does_not_exist_is_an_error(box: BoxClient) -> None:

@@ -48,6 +48,13 @@ def test_a_command_says_its_output_and_exit_code(box: BoxClient) -> None:
     assert box.output_of("exec ls /proc/self/fd").split() == ["0", "1", "2", "3"]
 
 
+def test_a_command_that_stops_the_first_process_has_its_time_limit(box: BoxClient) -> None:
+    first = "$(sed -n 's/^PPid://p' /proc/$PPID/status)"
+    done = box.shell(f"kill -STOP {first} && sleep 100", seconds=1)
+    assert (done.answer.exit, done.answer.is_timed_out) == (124, True)
+    assert box.output_of("echo out") == "out"
+
+
 def test_commands_files_and_blocks_see_the_same(box: BoxClient) -> None:
     data = bytes(range(256)) * 10_000
     assert write(box, "a/b.bin", data) == BoxAnswer()

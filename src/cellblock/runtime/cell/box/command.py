@@ -23,7 +23,6 @@ _MAX_LAST_READS = 16  # of what is left in a pipe
 # Seconds to wait for output of processes that the command has left: without any, and at most.
 _QUIET_SECONDS, _MAX_DRAIN_SECONDS = 0.1, 0.25
 _KILL_INTERVAL = 0.02  # seconds between looks for processes that were forked meanwhile
-_START_INTERVAL = 0.1  # seconds between looks that what starts it is not stopped by another one
 _NO_PROGRAM, _TIMED_OUT = 127, 124  # exit codes
 
 
@@ -79,7 +78,6 @@ class Command:
         self._loop, self._link, self._launcher, self._on_end = loop, link, launcher, on_end
         self._started = time.monotonic()
         self._deadline = FOREVER if order.seconds is None else self._started + order.seconds
-        self._look_at = self._started + _START_INTERVAL
         self._kill_at, self._drain_until, self._last_output = FOREVER, FOREVER, 0.0
         self._is_held = self._is_timed_out = False
         self.pid = 0
@@ -163,8 +161,6 @@ class Command:
             self._outputs.remove(output)
             self._loop.unwatch(output.reader)
             os.close(output.reader)
-            if not self._outputs:
-                self._launcher.unpause()  # its process ends now, and that must be reported
             return False
         self._last_output = time.monotonic()
         if kept := output.limited(data):
@@ -175,7 +171,7 @@ class Command:
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
-        return min(self._deadline, self._kill_at, self._look_at, self._drain_end)
+        return min(self._deadline, self._kill_at, self._drain_end)
 
     @property
     def _drain_end(self) -> float:
@@ -190,9 +186,6 @@ class Command:
             self.kill()
         elif now >= self._kill_at:
             self.kill()
-        if now >= self._look_at:
-            self._look_at = now + _START_INTERVAL
-            self._launcher.unpause()
         if now >= self._drain_end:
             self._finish_if_over()
 
@@ -209,7 +202,6 @@ class Command:
         # Again, for what is being forked now, or if there is no process yet.
         is_over = self.state is CommandState.DRAINING
         self._kill_at = FOREVER if is_over else time.monotonic() + _KILL_INTERVAL
-        self._launcher.unpause()
         if self.pid:
             process_tree.kill_session(self.pid)
 
@@ -226,7 +218,7 @@ class Command:
         if report.kind != STARTED:
             self._answer(self._describe(report))
             return
-        self.state, self.pid, self._look_at = CommandState.RUNNING, report.pid, FOREVER
+        self.state, self.pid = CommandState.RUNNING, report.pid
         self._link.send(CommandStarted(self.pid).encode(self.number))
 
     def on_launcher_end(self) -> None:
@@ -293,7 +285,7 @@ class Command:
     def _answer(self, answer: BoxAnswer) -> None:
         """Answer. What is written from now on is of no interest."""
         self.state = CommandState.ENDED
-        self._deadline = self._kill_at = self._look_at = FOREVER
+        self._deadline = self._kill_at = FOREVER
         self._close_input()
         outputs, self._outputs = self._outputs, []
         self._link.send(answer.encode(self.number))

@@ -61,7 +61,7 @@ class FileWorker:
     def begin(self, request: FileRequest) -> None:
         """Let it work on `request`."""
         self.request = request
-        process_tree.send_signal(self.pid, signal.SIGCONT)  # a command may have stopped it
+        process_tree.send_signal(self.pid, signal.SIGCONT)  # also `FileWorkers.unpause`
         for frame in request.frames:
             self.link.send(frame)
         request.frames.clear()
@@ -189,6 +189,12 @@ class FileWorkers:
         if is_worker:
             self.update_reading()  # to the end of its stream, which reports it
         return is_worker
+
+    def unpause(self) -> None:
+        """Continue the workers that have a request: a command may have stopped them."""
+        for worker in self._workers:
+            if worker.request is not None and worker.pid in self._alive:
+                process_tree.send_signal(worker.pid, signal.SIGCONT)
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""

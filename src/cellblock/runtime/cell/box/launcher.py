@@ -46,7 +46,6 @@ class Launcher:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             os.set_blocking(writer, False)
-            self.unpause()
             socket.send_fds(link, [ORDER.pack(number)], [reader, *descriptors])
         except BaseException:
             os.close(writer)

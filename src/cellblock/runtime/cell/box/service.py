@@ -63,6 +63,8 @@ class BoxService:
     # what the server sends
 
     def _on_frame(self, frame: protocol.Frame) -> None:
+        self._launcher.unpause()
+        self._files.unpause()
         if frame.kind == protocol.BOX_REQUEST:
             try:
                 self._handle(frame.run, decode_packet(frame.payload, *BOX_ORDERS))

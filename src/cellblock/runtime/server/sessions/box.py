@@ -46,6 +46,9 @@ class SessionBox:
 
     While commands run, it checks the `limits` that the kernel does not enforce. Commands in a cell
     are measured together, and all of them are ended. While a block runs, its own checks do that.
+
+    A command can stop what works for the box, and in a container the first process as well. While
+    an answer is open, they are continued.
     """
 
     def __init__(self, loop: FrameSender, session: LiveSession, limits: CellLimits) -> None:
@@ -85,7 +88,8 @@ class SessionBox:
         if isinstance(order, RunCommand) and self._storage is None:
             self._storage = StorageMeter(self._session.folders, self._limits)
             self.begin_block()
-            self._exceeded, self.check_at = None, time.monotonic() + _CHECK_INTERVAL
+            self._exceeded = None
+        self.check_at = min(self.check_at, time.monotonic() + _CHECK_INTERVAL)
         self.send(protocol.BOX_REQUEST, run, payload)
         self.runs[run] = order
 
@@ -96,9 +100,11 @@ class SessionBox:
             session.init.start_block_usage(session.init.main_pid, session.checkpoints.pids())
 
     def on_timer(self, now: float) -> None:
-        """End all commands if they exceed a limit."""
+        """Continue what was stopped. End all commands if they exceed a limit."""
+        self.check_at = now + _CHECK_INTERVAL if self.runs else FOREVER
+        if self.runs and not self._session.orphans.is_paused:
+            self.send(protocol.BOX_DATA, 0)
         if self._storage is None:
-            self.check_at = FOREVER
             return
         self.check_at = now + self._storage.check_after(_CHECK_INTERVAL)
         if self._session.request is not None:
@@ -115,7 +121,7 @@ class SessionBox:
         if limit is None and answer.exit == _KILLED:
             limit = self._session.init.limit_that_ended(self._limits, 0.0, signal.SIGKILL)
         if not any(isinstance(order, RunCommand) for order in self.runs.values()):
-            self._storage, self.check_at = None, FOREVER
+            self._storage = None
         return answer._replace(limit=limit)
 
     def _other_processes(self) -> tuple[int, ...]:
