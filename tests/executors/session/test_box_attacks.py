@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import signal
+import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,9 +21,24 @@ from cellblock.runtime.box_orders import (
     HoldOutput,
     ListFolder,
     ReadFile,
+    RunCommand,
     SignalCommand,
 )
+from cellblock.runtime.cell.box import launcher
+from cellblock.runtime.cell.box.confined_fork import Home
+from cellblock.runtime.cell.box.frame_link import FrameLink
+from cellblock.runtime.cell.box.launcher_process import (
+    ENDED,
+    ORDER,
+    PROGRAM_FAILED,
+    REPORT,
+    STARTED,
+    LaunchReport,
+)
+from cellblock.runtime.cell.box.service import BoxService
+from cellblock.runtime.cell.poll_loop import PollLoop
 from cellblock.runtime.linux import process_tree
+from cellblock.runtime.packets import decode_fields, encode_packet
 from tests.executors.session.box_client import BoxClient
 from tests.executors.session.live_session import open_session, run_async
 from tests.executors.session.test_box_files import written
@@ -110,8 +129,8 @@ def test_signals_to_everybody_do_not_end_the_box(shared: SandboxSessionServer) -
         box = BoxClient(live)
         box.ask(ListFolder, ".")
         box.shell("kill -9 -1; kill -9 0")
-        for signal in ("KILL", "STOP"):
-            box.shell(f"for n in $(seq 1 99); do [ $n = $$ ] || kill -{signal} $n; done")
+        for number in ("KILL", "STOP"):
+            box.shell(f"for n in $(seq 1 99); do [ $n = $$ ] || kill -{number} $n; done")
             assert box.ask(ListFolder, ".").errno is None
             assert box.output_of("echo out") == "out"
             live.run("1")  # it is restarted
@@ -153,13 +172,60 @@ def test_a_signal_that_does_not_exist_is_an_error(box: BoxClient) -> None:
 
         running = asyncio.create_task(box.start("sleep", "100", on_frame=on_frame))
         run = await number
-        for signal in (-1, 65, 1 << 40):
-            answer, _ = await box.connection.ask_box(SignalCommand(box.number, run, signal))
+        for invalid in (-1, 65, 1 << 40):
+            answer, _ = await box.connection.ask_box(SignalCommand(box.number, run, invalid))
             assert answer.errno == errno.EINVAL
         running.cancel()
         await asyncio.wait([running])
 
     run_async(check())
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (LaunchReport(STARTED, 1, -1), {"errno": errno.EIO}),
+        (LaunchReport(STARTED, 1, 1), {"errno": errno.EIO}),
+        (LaunchReport(STARTED, 1, os.getppid()), {"errno": errno.EIO}),
+        (LaunchReport(PROGRAM_FAILED, 1, 1 << 40), {"errno": errno.EIO}),
+        (LaunchReport(ENDED, 0, 0, 0x7F), {"exit": 137}),
+        (LaunchReport(ENDED, 0, 0, 0, float("nan")), {"exit": 137}),
+    ],
+)
+def test_a_forged_report_ends_what_sends_it(
+    report: LaunchReport, expected: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that has taken over the process that starts commands sends anything."""
+
+    def forge(link: socket.socket, _folder: str) -> None:
+        link.recv(ORDER.size)
+        forged = report
+        if report.kind == ENDED:
+            pid = os.posix_spawn("/bin/true", ["true"], {})
+            link.send(REPORT.pack(*LaunchReport(STARTED, 1, pid)))
+            os.waitpid(pid, 0)
+            forged = report._replace(pid=pid)
+        link.send(REPORT.pack(*forged))
+        link.recv(ORDER.size)
+
+    monkeypatch.setattr(launcher, "serve_launches", forge)
+    before = {*process_tree.children(os.getpid())}
+    loop, (ours, theirs) = PollLoop(), socket.socketpair()
+    service = BoxService(loop, theirs, Home("/", {}, lambda: None), lambda: None)
+    replies = list[protocol.Frame]()
+    client = FrameLink(loop, ours, replies.append, lambda: None)
+    order = RunCommand(1, ("true",))
+    client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
+    while not replies or replies[-1].kind != protocol.BOX_REPLY:
+        loop.run_once(service.next_deadline())
+        service.on_timer(time.monotonic())
+    answer = decode_fields(replies[-1], BoxAnswer)
+    assert expected.items() <= answer._asdict().items()
+    (launcher_pid,) = {*process_tree.children(os.getpid())} - before
+    _, status = os.waitpid(launcher_pid, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    service.close()
+    client.close()
 
 
 def peak_bytes(box: BoxClient) -> dict[int, int]:

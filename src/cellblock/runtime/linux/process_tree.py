@@ -179,6 +179,14 @@ def command_line(pid: int) -> str:
     return ""
 
 
+def parent_of(pid: int) -> int:
+    """Return the process ID of the parent of process `pid`, 0 if it is not known."""
+    try:
+        return int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def cpu_wait(pid: int) -> float:
     """Return for how many seconds the first thread of `pid` was ready and had no CPU, as known."""
     try:

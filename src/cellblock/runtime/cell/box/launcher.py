@@ -17,7 +17,10 @@ from .pipe_writer import PipeWriter
 
 
 class Launcher:
-    """Starts commands. `on_report` receives what happens to them.
+    """Starts commands. `on_report` receives what happens to them. It returns False if it cannot be.
+
+    The process is confined as commands are, and they could attack it: it is killed if it reports
+    what cannot be.
 
     `on_end` is called when the process has ended, which a command can bring about. Its children
     become those of the first process then, and the next command starts another one.
@@ -27,7 +30,7 @@ class Launcher:
         self,
         loop: PollLoop,
         home: Home,
-        on_report: Callable[[LaunchReport], None],
+        on_report: Callable[[LaunchReport], bool],
         on_end: Callable[[], None],
     ) -> None:
         self._loop, self.home = loop, home
@@ -79,10 +82,12 @@ class Launcher:
         except OSError:
             packet = b""
         if len(packet) == REPORT.size:
-            self._on_report(LaunchReport(*REPORT.unpack(packet)))
-        else:
-            self.close()
-            self._on_end()
+            report = LaunchReport(*REPORT.unpack(packet))
+            if report.is_valid() and self._on_report(report):
+                return
+            process_tree.send_signal(self.pid, signal.SIGKILL)
+        self.close()
+        self._on_end()
 
     def close(self) -> None:
         """Let the process end."""

@@ -25,6 +25,7 @@ REPORT = struct.Struct("<cIqidq")
 STARTED, FOLDER_FAILED, PROGRAM_FAILED, ENDED = b"s", b"f", b"p", b"e"
 _DESCRIPTORS = 4
 _READ_BYTES = 1 << 16
+_MAX_ERROR = 4096  # error numbers are below
 _SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # that this process ignores
 
 
@@ -42,6 +43,13 @@ class LaunchReport(NamedTuple):
     status: int = 0
     cpu: float = 0.0
     peak: int = 0
+
+    def is_valid(self) -> bool:
+        """Return False if no process of ours can have sent it."""
+        if self.kind == ENDED:
+            has_ended = os.WIFEXITED(self.status) or os.WIFSIGNALED(self.status)
+            return has_ended and 0 <= self.cpu < float("inf") and self.peak >= 0
+        return self.pid > 1 if self.kind == STARTED else 0 < self.pid < _MAX_ERROR
 
 
 class CommandStart(NamedTuple):

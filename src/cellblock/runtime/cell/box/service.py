@@ -30,7 +30,7 @@ from ...box_orders import (
 from ...linux import process_tree
 from ...packets import decode_packet
 from ..poll_loop import FOREVER, PollLoop
-from .command import Command
+from .command import Command, CommandState
 from .confined_fork import Home
 from .file_workers import FileWorkers
 from .frame_link import FrameLink
@@ -124,14 +124,24 @@ class BoxService:
 
     # its processes
 
-    def _on_report(self, report: LaunchReport) -> None:
-        """Handle what has happened to a command."""
+    def _on_report(self, report: LaunchReport) -> bool:
+        """Handle what has happened to a command. Return False if that cannot be."""
         if report.kind == ENDED:
             self._on_ended(report)
         elif (command := self._commands.get(report.number)) is not None:
             if report.kind == STARTED:
+                if command.state is not CommandState.STARTING or not self._is_new(report.pid):
+                    return False
                 self._by_pid[report.pid] = command
             command.on_report(report)
+        return True
+
+    def _is_new(self, pid: int) -> bool:
+        """Return True if `pid` can be a command's process. It may have ended already."""
+        if pid in {*self._by_pid, *self._files.pids(), self._launcher.pid}:
+            return False
+        # Ours, if the process that starts commands was killed meanwhile. 0: not known.
+        return process_tree.parent_of(pid) in (self._launcher.pid, os.getpid(), 0)
 
     def _on_ended(self, report: LaunchReport) -> None:
         if (command := self._by_pid.pop(report.pid, None)) is not None:
