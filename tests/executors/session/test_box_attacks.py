@@ -228,6 +228,31 @@ def test_a_forged_report_ends_what_sends_it(
     client.close()
 
 
+def test_what_is_left_is_killed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again for each process that ends."""
+    killed = list[int]()
+    monkeypatch.setattr(process_tree, "kill_descendants", killed.append)
+    others = tuple(process_tree.children(os.getpid()))
+    pids = [os.posix_spawn("/bin/sleep", ["sleep", "100"], {}) for _ in range(10)]
+    loop, (ours, theirs) = PollLoop(), socket.socketpair()
+    service = BoxService(loop, theirs, Home("/", {}, lambda: None), lambda: None)
+    replies = list[protocol.Frame]()
+    client = FrameLink(loop, ours, replies.append, lambda: None)
+    order = EndCommands(1, others)
+    client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
+    while not killed:
+        loop.run_once(service.next_deadline())
+    for pid in pids:
+        service.on_exit(*os.wait4(pid, 0))
+    assert sorted(killed) == sorted(pids)
+    while not replies:
+        loop.run_once(service.next_deadline())
+        service.on_timer(time.monotonic())
+    assert decode_fields(replies[-1], BoxAnswer) == BoxAnswer()
+    service.close()
+    client.close()
+
+
 def peak_bytes(box: BoxClient) -> dict[int, int]:
     """Return the most memory that each process of the server, and itself, has had."""
     found = dict[int, int]()

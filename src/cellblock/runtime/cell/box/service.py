@@ -146,7 +146,6 @@ class BoxService:
     def _on_ended(self, report: LaunchReport) -> None:
         if (command := self._by_pid.pop(report.pid, None)) is not None:
             command.on_exit(report)
-        self._end_commands()
 
     def _on_launcher_end(self) -> None:
         """Its children are those of this process now, but for one that it has reaped before."""
