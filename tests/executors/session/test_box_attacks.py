@@ -17,8 +17,10 @@ from cellblock import SandboxSessionServer
 from cellblock.runtime import protocol
 from cellblock.runtime.box_orders import (
     BoxAnswer,
+    BoxOrder,
     EndCommands,
     HoldOutput,
+    ListCommands,
     ListFolder,
     ReadFile,
     RunCommand,
@@ -181,6 +183,30 @@ def test_a_signal_that_does_not_exist_is_an_error(box: BoxClient) -> None:
     run_async(check())
 
 
+def answer_here(order: BoxOrder) -> BoxAnswer:
+    """Let this process carry out an order as the first process of a cell does."""
+    loop, (ours, theirs) = PollLoop(), socket.socketpair()
+    service = BoxService(loop, theirs, Home("/", {}, lambda: None), lambda: None)
+    replies = list[protocol.Frame]()
+    client = FrameLink(loop, ours, replies.append, lambda: None)
+    client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
+    while not replies or replies[-1].kind != protocol.BOX_REPLY:
+        loop.run_once(service.next_deadline())
+        service.on_timer(time.monotonic())
+    service.close()
+    client.close()
+    return decode_fields(replies[-1], BoxAnswer)
+
+
+def test_what_has_ended_is_not_left() -> None:
+    """Even if nobody has reaped it yet."""
+    others = tuple(process_tree.children(os.getpid()))
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert answer_here(ListCommands(1, others)).processes == ()
+    os.waitpid(pid, 0)
+
+
 @pytest.mark.parametrize(
     ("report", "expected"),
     [
@@ -210,22 +236,11 @@ def test_a_forged_report_ends_what_sends_it(
 
     monkeypatch.setattr(launcher, "serve_launches", forge)
     before = {*process_tree.children(os.getpid())}
-    loop, (ours, theirs) = PollLoop(), socket.socketpair()
-    service = BoxService(loop, theirs, Home("/", {}, lambda: None), lambda: None)
-    replies = list[protocol.Frame]()
-    client = FrameLink(loop, ours, replies.append, lambda: None)
-    order = RunCommand(1, ("true",))
-    client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
-    while not replies or replies[-1].kind != protocol.BOX_REPLY:
-        loop.run_once(service.next_deadline())
-        service.on_timer(time.monotonic())
-    answer = decode_fields(replies[-1], BoxAnswer)
+    answer = answer_here(RunCommand(1, ("true",)))
     assert expected.items() <= answer._asdict().items()
     (launcher_pid,) = {*process_tree.children(os.getpid())} - before
     _, status = os.waitpid(launcher_pid, 0)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-    service.close()
-    client.close()
 
 
 def test_what_is_left_is_killed_once(monkeypatch: pytest.MonkeyPatch) -> None:

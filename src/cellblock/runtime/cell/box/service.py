@@ -169,7 +169,8 @@ class BoxService:
     def _processes(self, others: Iterable[int]) -> tuple[CommandProcess, ...]:
         topmost = self._topmost(others)
         found = [pid for top in topmost for pid in (top, *process_tree.descendants(top))]
-        return tuple(CommandProcess(pid, process_tree.command_line(pid)) for pid in sorted(found))
+        lines = ((pid, process_tree.command_line(pid)) for pid in sorted(found))
+        return tuple(CommandProcess(pid, text) for pid, text in lines if text or _is_left(pid))
 
     def _end_commands(self) -> None:
         """Kill what is left for each order that asks for it, and answer once nothing is."""
@@ -219,6 +220,12 @@ class BoxService:
         self._files.close()
         self._launcher.close()
         self._drain.close()
+
+
+def _is_left(pid: int) -> bool:
+    """Return False if process `pid` has ended or does so now. One that hides itself has not."""
+    is_hidden = process_tree.parent_of(pid) == 0
+    return process_tree.exists(pid) if is_hidden else not process_tree.is_ending(pid)
 
 
 def _check_user(user: str) -> None:
