@@ -43,8 +43,8 @@ class CellblockShellExecutor:
         await self.sandbox.start()
 
     async def close(self) -> None:
-        """End the shell with its processes."""
-        await self._shell.close()
+        """End the shell with its processes. The next command starts a new one."""
+        await self._shell.restart()
 
     async def run(
         self,

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 
 from ..linux import syscalls
-from ..spec import ConfinementSpec, LandlockSpec
+from ..spec import ConfinementSpec
 
 _RULE_PATH_BENEATH = 1
 # Execute, write, read, truncate, ioctl: the access rights that a rule for a single file may have.
@@ -61,18 +61,6 @@ class Confinement:
             self._steps.append(self._show)
         if self._spec.filter_program:
             self._steps.append(syscalls.seccomp_call(self._spec.filter_program))
-
-    def enter_landlock_domain(self) -> None:
-        """Apply Landlock to this process, after `prepare`. `apply` leaves it out in its forks.
-
-        They can signal and see each other only if they have it from one process. Needs
-        CAP_SYS_ADMIN.
-        """
-        if self._ruleset >= 0:
-            self._restrict()()
-            os.close(self._ruleset)
-            self._spec, self._ruleset = self._spec._replace(landlock=LandlockSpec()), -1
-            self.prepare()
 
     def _restrict(self) -> syscalls.PreparedCall:
         restrict = syscalls.LANDLOCK_RESTRICT_SELF

@@ -43,7 +43,6 @@ def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confine
         filesystem.reset()
         filesystem.close_handles()  # all blocks of a session share one filesystem
         confinement.prepare()
-        confinement.enter_landlock_domain()
         init.send_hello()
     except BaseException as error:
         with contextlib.suppress(OSError):
