@@ -30,8 +30,8 @@ _Timeout = Annotated[
     Field(gt=0, description="Time limit in seconds. The server may have a shorter one."),
 ]
 _DESCRIPTION = (
-    "Run a shell command in the sandbox of a session and return its output. It sees the files and "
-    "processes of the session. Each command is a new shell: `cd` and variables do not stay. What "
+    "Run a shell command in the sandbox of a session and return its output. It sees the files of "
+    "the session. Each command is a new shell: `cd` and variables do not stay. What "
     "it starts with `setsid` in the background lives on until the session ends."
 )
 
