@@ -390,9 +390,16 @@ def test_a_process_of_files_that_is_killed_is_replaced(box: BoxClient) -> None:
 
 
 def is_worker(pid: int) -> bool:
-    """Return True for a process without output pipes in a session's cell: it works on files."""
+    """Return True for a process without output pipes in a session's cell: it works on files.
+
+    Only root can see that. For a plain user, it is a hidden child of a hidden first process, as is
+    what starts commands.
+    """
     try:
         names = [os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)]
     except FileNotFoundError:
         return False
+    except PermissionError:
+        parent = process_tree.parent_of(pid)
+        return process_tree.pid_in_namespace(parent) == 1 != process_tree.pid_in_namespace(pid)
     return names == ["/dev/null"] * 3
