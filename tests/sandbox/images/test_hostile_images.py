@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gzip
 import io
 import os
@@ -69,15 +70,12 @@ def placed(layers: Sequence[Sequence[Member]], outside: Path) -> list[bytes]:
     def place(text: str) -> str:
         return text.replace(OUTSIDE, str(outside)).replace("OUTSIDE", str(outside)[1:])
 
-    return [
-        layer(
-            *(
-                (info.replace(name=place(info.name), linkname=place(info.linkname)), data)
-                for info, data in members
-            )
-        )
-        for members in layers
-    ]
+    def placed_info(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info = copy.copy(info)  # `replace` is missing before Python 3.11.4
+        info.name, info.linkname = place(info.name), place(info.linkname)
+        return info
+
+    return [layer(*((placed_info(info), data) for info, data in members)) for members in layers]
 
 
 def unpack_plainly(layers: Sequence[bytes], root: Path) -> None:
