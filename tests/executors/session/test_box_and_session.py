@@ -90,6 +90,21 @@ def test_a_block_ends_its_own_processes_and_no_commands(
         assert live.run_ok("kept") == "41"
 
 
+def test_a_command_that_starts_while_others_are_ended_is_not_ended(box: BoxClient) -> None:
+    async def check() -> None:
+        for _ in range(5):
+            running = await started(box, "sh", "-c", "sleep 62 & echo; wait")
+            ended, later = await asyncio.gather(
+                box.connection.ask_box(EndCommands(box.number)),
+                box.start("sh", "-c", "sleep 0.1; echo later"),
+            )
+            assert ended == (BoxAnswer(), b"")
+            assert (await running).answer.exit == 137
+            assert (later.answer.exit, later.stdout) == (0, b"later\n")
+
+    run_async(check())
+
+
 def test_a_block_ends_what_earlier_ones_have_left(box: BoxClient) -> None:
     """Also before there was a box, and what is left of a process that has ended."""
     box.live.run_ok(LEAVE_TWO)

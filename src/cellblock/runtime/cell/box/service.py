@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ... import protocol
 from ...box_orders import (
@@ -41,6 +42,14 @@ from .pipe_drain import PipeDrain
 _END_INTERVAL, _END_SECONDS = 0.01, 30.0  # between looks for processes that are left; at most
 
 
+class _Ending(NamedTuple):
+    """An order to kill `commands` and what is left, but not `others`; and when it is given up."""
+
+    others: tuple[int, ...]
+    commands: frozenset[Command]
+    until: float
+
+
 class BoxService:
     """The commands and files of one box, and the stream to the server.
 
@@ -57,7 +66,7 @@ class BoxService:
         self._commands: dict[int, Command] = {}  # by the number of the request
         self._by_pid: dict[int, Command] = {}  # those whose processes have not ended
         self._files = FileWorkers(loop, self._link, home)
-        self._endings: dict[int, tuple[EndCommands, float]] = {}  # and when to give up
+        self._endings: dict[int, _Ending] = {}
         self._look_at = FOREVER
 
     # what the server sends
@@ -104,7 +113,9 @@ class BoxService:
             case ListCommands():
                 self._answer(number, BoxAnswer(processes=self._processes(order.others)))
             case EndCommands():
-                self._endings[number] = order, time.monotonic() + _END_SECONDS
+                commands = frozenset((*self._commands.values(), *self._by_pid.values()))
+                until = time.monotonic() + _END_SECONDS
+                self._endings[number] = _Ending(order.others, commands, until)
                 self._end_commands()
             case _:
                 _check_user(order.user)
@@ -175,8 +186,9 @@ class BoxService:
     def _end_commands(self) -> None:
         """Kill what is left for each order that asks for it, and answer once nothing is."""
         now = time.monotonic()
-        for number, (order, until) in [*self._endings.items()]:
-            if (left := self._topmost(order.others)) and now < until:
+        for number, ending in [*self._endings.items()]:
+            later = {pid for pid, each in self._by_pid.items() if each not in ending.commands}
+            if (left := self._topmost(ending.others) - later) and now < ending.until:
                 for pid in left:
                     process_tree.send_signal(pid, signal.SIGSTOP)
                     process_tree.kill_descendants(pid)
