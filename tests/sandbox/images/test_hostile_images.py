@@ -20,6 +20,7 @@ from cellblock.sandbox.images.byte_stream import Budget
 from cellblock.sandbox.images.tree import Tree
 from cellblock.sandbox.images.unpacking import open_root
 from tests.sandbox.images.image_builder import (
+    TRUSTING,
     Layout,
     Member,
     configuration,
@@ -90,7 +91,7 @@ def unpack_plainly(layers: Sequence[bytes], root: Path) -> None:
                 elif path.name.startswith(".wh."):
                     path.with_name(path.name[4:]).unlink()
                 else:
-                    archive.extract(info, root, filter="fully_trusted")
+                    archive.extract(info, root, **TRUSTING)
 
 
 def state_of(folder: Path) -> tuple[int, dict[str, bytes]]:

@@ -13,6 +13,7 @@ import pytest
 from cellblock.sandbox.images.unpacking import open_root
 from tests.containers import docker_engine, podman_engine
 from tests.containers.docker_engine import Engine
+from tests.sandbox.images.image_builder import TRUSTING
 
 pytestmark = [pytest.mark.engine]
 
@@ -58,7 +59,7 @@ def files_of_container(engine: Engine, image: str, folder: Path) -> dict[str, ob
     finally:
         engine.docker("rm", container)
     with tarfile.open(archive) as opened:
-        opened.extractall(folder / "exported", filter="fully_trusted")
+        opened.extractall(folder / "exported", **TRUSTING)
     return files_of(folder / "exported")
 
 
