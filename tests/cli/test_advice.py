@@ -133,8 +133,8 @@ def test_stopped_engine_is_called_stopped(
 def test_clean_works_without_an_engine(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("aiodocker", reason="aiodocker is not installed: the extra `docker`")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{cwd}/no.sock")
-    done = run_command("clean")
-    assert (done.returncode, done.stdout) == (0, "")
+    done = run_command("clean")  # it may find what another test has left behind
+    assert done.returncode == 0
     assert done.stderr.startswith("Containers were not checked. ")
 
 

@@ -310,7 +310,7 @@ with SandboxSessionCodeExecutor(work_dir=sys.argv[1], timeout=None) as session:
 """
 NATIVE = (
     "import hashlib\ninner = 2\nopen('begun', 'w').close()\n"
-    "hashlib.pbkdf2_hmac('sha256', b'', b'', 6_000_000)"
+    "hashlib.pbkdf2_hmac('sha256', b'', b'', 2_000_000)"
 )
 STUBBORN = (
     "import time\ninner = 2\nwhile True:\n    try: open('begun', 'w').close(); time.sleep(600)\n"

@@ -52,7 +52,8 @@ async def a_block_has_a_time_limit(box: Box) -> None:
 @check_box
 async def events_of_a_block_are_streamed(box: Box) -> None:
     events = [event async for event in box.stream_code("print('hi')")]
-    assert [event.text for event in events if isinstance(event, Output)] == ["hi\n"], events
+    pieces = [event.text for event in events if isinstance(event, Output)]
+    assert "".join(pieces) == "hi\n", events
     assert isinstance(events[-1], Ended), events
 
 
