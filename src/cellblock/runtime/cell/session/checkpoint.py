@@ -53,6 +53,7 @@ class CheckpointProcess:
         `fork_saver` forks a process that sends the variables to a descriptor.
         """
         self._fork_state, self._fork_saver = fork_state, fork_saver
+        fork_state.release_pipes()
         _wait_for_order(descriptor)
         release_session()
         self._control = Control(descriptor)

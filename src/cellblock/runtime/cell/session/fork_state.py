@@ -201,8 +201,8 @@ class ForkState:
     """The state that a plain fork does not preserve.
 
     That is the positions in open files, the values of semaphores, and the signal mask. Create it
-    before the fork. Call `reopen_files`, `renew_semaphores` and `restore_signals_in_fork` in the
-    fork once it becomes a session.
+    before the fork. Call `release_pipes` in a fork that waits, and `reopen_files`,
+    `renew_semaphores` and `restore_signals_in_fork` in the fork once it becomes a session.
     """
 
     def __init__(self, *, flush: bool, excluded: set[int]) -> None:
@@ -217,10 +217,24 @@ class ForkState:
         if flush and any(file.flags & os.O_ACCMODE != os.O_RDONLY for file in self._files):
             _flush_files()
             self._files = _list_open_files(excluded)
+        self._pipes = [] if none else _list_pipes_to_others(excluded)
         # Only this module makes semaphores. Without it, a look at all mappings is not needed.
         has_semaphores = "_multiprocessing" in sys.modules
         self._semaphores = shared_memory.read_semaphores() if has_semaphores else {}
         self._blocked: set[int] | None = None  # the mask to restore, while signals are blocked
+
+    def release_pipes(self) -> None:
+        """In the fork: let go of the pipes on which other processes wait for the end of the input.
+
+        They are broken pipes in the fork. The fork itself would not close them in time.
+        """
+        if not self._pipes:
+            return
+        reader, writer = os.pipe()
+        os.close(reader)
+        for descriptor in self._pipes:
+            os.dup2(writer, descriptor, inheritable=False)
+        os.close(writer)
 
     def block_signals(self, *, except_for: Collection[int] = ()) -> None:
         """Block all signals that can be blocked, except for some."""
@@ -252,6 +266,19 @@ class ForkState:
         interpreter.renew_thread_id()
         for file in self._files:
             _reopen_file(file, *moved_folder)
+
+
+def _list_pipes_to_others(excluded: set[int]) -> list[int]:
+    """Return the descriptors of pipes that this process writes to, and does not read from."""
+    written, read = dict[int, str](), set[str]()
+    for descriptor, target in _list_descriptors(excluded):
+        if target.startswith("pipe:"):
+            with contextlib.suppress(OSError):  # closed in the meantime
+                if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                    read.add(target)
+                else:
+                    written[descriptor] = target
+    return [descriptor for descriptor, target in written.items() if target not in read]
 
 
 def _list_open_files(excluded: set[int]) -> list[_OpenFile]:
