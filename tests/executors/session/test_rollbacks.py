@@ -1,4 +1,4 @@
-"""A session that could not be saved goes back to an older state, and says how old it is."""
+"""What a rollback brings back, how old it is, and what the copies for it must not hold up."""
 
 from __future__ import annotations
 
@@ -104,3 +104,27 @@ def test_a_fatal_thread_between_blocks_loses_only_itself(
         ), result
         assert "the Python thread 'Thread-" in result.notice, result.notice
         assert result.notice in result.output
+
+
+def test_a_kept_process_sees_the_end_of_its_input_in_a_later_block(
+    shared: SandboxSessionServer,
+) -> None:
+    # The rollback checkpoint is a fork, which has the pipes too.
+    with open_session(shared, keep_processes=True) as live:
+        live.run_ok(
+            "from subprocess import PIPE, Popen\np = Popen(['cat'], stdin=PIPE, stdout=PIPE)"
+        )
+        assert live.run_ok("p.communicate(b'data')") == "(b'data', None)"
+
+
+def test_after_a_rollback_a_pipe_to_a_kept_process_is_broken(shared: SandboxSessionServer) -> None:
+    with open_session(shared, keep_processes=True) as live:
+        live.run_ok(
+            "import os, subprocess\n"
+            "p = subprocess.Popen(['cat'], stdin=subprocess.PIPE)\n"
+            "own_reader, own_writer = os.pipe()"
+        )
+        assert live.run("os._exit(1)").session_restored
+        assert "BrokenPipeError" in live.output_of("os.write(p.stdin.fileno(), b'data')")
+        live.run_ok("os.write(own_writer, b'data')")
+        assert live.run_ok("os.read(own_reader, 9)") == "b'data'"

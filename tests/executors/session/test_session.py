@@ -398,30 +398,6 @@ def test_code_sees_only_its_own_descriptors(live: LiveSession) -> None:
     assert live.run_ok(listed) == "[0, 1, 2, 3]", "3 is the folder that is being listed"
 
 
-def test_a_kept_process_sees_the_end_of_its_input_in_a_later_block(
-    shared: SandboxSessionServer,
-) -> None:
-    # The rollback checkpoint is a fork, which has the pipes too.
-    with open_session(shared, keep_processes=True) as live:
-        live.run_ok(
-            "from subprocess import PIPE, Popen\np = Popen(['cat'], stdin=PIPE, stdout=PIPE)"
-        )
-        assert live.run_ok("p.communicate(b'data')") == "(b'data', None)"
-
-
-def test_after_a_rollback_a_pipe_to_a_kept_process_is_broken(shared: SandboxSessionServer) -> None:
-    with open_session(shared, keep_processes=True) as live:
-        live.run_ok(
-            "import os, subprocess\n"
-            "p = subprocess.Popen(['cat'], stdin=subprocess.PIPE)\n"
-            "own_reader, own_writer = os.pipe()"
-        )
-        assert live.run("os._exit(1)").session_restored
-        assert "BrokenPipeError" in live.output_of("os.write(p.stdin.fileno(), b'data')")
-        live.run_ok("os.write(own_writer, b'data')")
-        assert live.run_ok("os.read(own_reader, 9)") == "b'data'"
-
-
 def test_fork_hooks_do_not_run_for_checkpoints(live: LiveSession) -> None:
     live.run_ok(
         "import os, threading\nseen = []\n"
