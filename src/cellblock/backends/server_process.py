@@ -29,8 +29,9 @@ def cloudpickle_dir() -> Path:
     It goes along with the runtime because the Python that runs blocks may not have it.
     """
     spec = importlib.util.find_spec("cloudpickle")
-    assert spec is not None
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        message = "cloudpickle, which Cellblock needs, is not installed: pip install cloudpickle"
+        raise ModuleNotFoundError(message, name="cloudpickle")
     return Path(spec.origin).parent
 
 
