@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cellblock.kernel.safe_output.bundle import CleanBundle, clean_bundle
+from cellblock.safe_output.bundle import CleanBundle, clean_bundle
 
 
 def _shown(mime: str, content: object) -> CleanBundle:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.kernel.safe_output.bundle import CleanBundle, clean_bundle
+from cellblock.safe_output.bundle import CleanBundle, clean_bundle
 from tests.kernel.live_kernel import LiveKernel, install, open_kernel
 
 pytestmark = pytest.mark.kernel

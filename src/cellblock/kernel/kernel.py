@@ -15,12 +15,12 @@ from IPython.core.inputtransformer2 import TransformerManager
 from .. import __version__
 from ..errors import CellblockError
 from ..executors.session.settings import InputPrompt
+from ..safe_output.bundle import clean_bundle, drop_widgets
 from .cells import CellRequest, CellRunner
 from .history import CellHistory, to_entries
 from .magics import complete_magic
 from .output import CellOutput, describe_failure
 from .reports import as_error, as_mapping
-from .safe_output.bundle import clean_bundle, drop_widgets
 from .session import KernelSession
 from .stdin import StdinChannel
 from .stream_buffer import StreamBuffer

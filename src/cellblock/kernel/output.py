@@ -8,9 +8,9 @@ from typing import Any
 
 from ..events import Display, Ended, Event, Output, OutputTruncated
 from ..results import truncation_marker
+from ..safe_output.bundle import CleanBundle, clean_bundle, drop_widgets
 from .endings import as_notebook_text
 from .reports import ReportReader, SessionReport, as_mapping
-from .safe_output.bundle import CleanBundle, clean_bundle, drop_widgets
 
 Message = tuple[str, dict[str, Any]]  # its type and its content
 # Executors replace the escape character by U+FFFD. What follows it can only change the colours.
