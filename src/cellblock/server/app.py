@@ -14,7 +14,9 @@ from starlette.types import StatelessLifespan
 
 from .doors.azure.routes import azure_routes
 from .doors.nemo_skills.routes import nemo_skills_routes
+from .doors.rest.live_runs import LiveRuns
 from .doors.rest.routes import rest_routes
+from .doors.rest.session_actions import SessionActions
 from .doors.sandbox_fusion.routes import sandbox_fusion_routes
 from .http.local_only import LocalOnly
 from .http.metrics import Metrics
@@ -45,14 +47,15 @@ def create_app(
             return JSONResponse({"status": "stopping"}, 503)
         return JSONResponse({"status": "ready"})
 
-    metrics = Metrics(services)
+    metrics, runs = Metrics(services), LiveRuns(services.store)
+    actions = SessionActions(services.store, runs)
     app = Starlette(
         routes=[
             Route("/health", health),
             Route("/ready", ready),
             metrics.route,
             *more_routes,
-            *rest_routes(services),
+            *rest_routes(services, runs, actions),
             *nemo_skills_routes(services),
             *sandbox_fusion_routes(services),
             *azure_routes(services),

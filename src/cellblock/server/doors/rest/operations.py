@@ -32,6 +32,7 @@ from .requests import (
     RunRequest,
 )
 from .runs import RunOperations
+from .session_actions import SessionActions
 from .sessions import SessionOperations
 
 BYTES = "application/octet-stream"
@@ -106,10 +107,9 @@ _SESSION = "/sessions/{session_id}"
 _FILE = _SESSION + "/files/{path}"
 
 
-def operations(services: Services) -> list[Operation]:
-    """Return all operations. The handlers share one set of runs."""
-    runs = LiveRuns(services.store)
-    sessions = SessionOperations(services, runs)
+def operations(services: Services, runs: LiveRuns, actions: SessionActions) -> list[Operation]:
+    """Return all operations."""
+    sessions = SessionOperations(services, actions)
     return [
         *_run_operations(RunOperations(services, runs)),
         *_command_operations(CommandOperations(services)),

@@ -10,15 +10,17 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from ...http.endpoints import Endpoints, json_error, match_newlines
 from ...http.services import Services
+from .live_runs import LiveRuns
 from .openapi import document
 from .operations import operations
+from .session_actions import SessionActions
 
 _PREFIX = "/v1"
 
 
-def rest_routes(services: Services) -> list[BaseRoute]:
+def rest_routes(services: Services, runs: LiveRuns, actions: SessionActions) -> list[BaseRoute]:
     """Return the routes of the door. The document needs no key."""
-    table = operations(services)
+    table = operations(services, runs, actions)
     make = Endpoints(services, "rest", json_error).route
     described = document(table, needs_keys=services.keys is not None)
 
