@@ -72,6 +72,7 @@ TESTS_OF = {
     "tests/server/rest": "server/doors/rest",
     "tests/server/test_nemo_skills.py": "server/doors/nemo_skills",
     "tests/server/test_sandbox_fusion.py": "server/doors/sandbox_fusion",
+    "tests/server/state": "server/state/migrations",
     "tests/test_blocks.py": "fences.py",
     "tests/test_components.py": "providers.py",
 }

@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 
-from cellblock.server.keys.database import open_database
 from cellblock.server.keys.key_store import KeyStore
 from cellblock.server.owners import Overrides, Quotas
+from cellblock.server.state.database import open_database
 from tests.command_server import CommandProcess
 
 OLD, NEW = "2024-02-02-preview", "2025-02-02-preview"

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import event, select, text
 from sqlalchemy.orm import Session
 
-from cellblock.server.keys.tables import KeyRow
 from cellblock.server.owners import Quotas
+from cellblock.server.state.tables import KeyRow
 
 from .rest.requesting import wait_for
 from .serving import NEW, OLD, Server, run_old, serving

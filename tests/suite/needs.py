@@ -12,6 +12,7 @@ NEEDS = {
     "autogen": "needs AutoGen's packages",
     "docs": "runs the pages of docs/ or builds the site",
     "pythons": "needs other versions of Python, or makes virtual environments",
+    "postgres": "starts PostgreSQL",
     "network": "needs the package registry",
     "slow": "takes more than about five seconds",
 }

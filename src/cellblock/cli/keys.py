@@ -158,8 +158,8 @@ def _describe(key: KeyInfo) -> dict[str, Any]:
 @contextlib.contextmanager
 def _open_keys(url: str | None, *, must_exist: bool = True) -> Generator[KeyStore]:
     require_server_packages()
-    from ..server.keys.database import default_database_url, open_database
     from ..server.keys.key_store import KeyStore
+    from ..server.state.database import default_database_url, open_database
 
     keys = KeyStore(open_database(url or default_database_url(), must_exist=must_exist))
     try:

@@ -18,12 +18,22 @@ if TYPE_CHECKING:
     from ..server.process import ServerSettings
     from ..server.settings import ServedSettings
 
-_MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client")
-_DATABASE_HELP = "Database of the keys.  [default: an SQLite file of this user]"
+_MODULES = (
+    "starlette",
+    "uvicorn",
+    "alembic",
+    "sqlalchemy",
+    "python_multipart",
+    "prometheus_client",
+)
+_DATABASE_HELP = (
+    "Database of keys, usage and log: sqlite:///FILE, or postgresql://HOST/NAME (extra: postgres). "
+    "Put a URL with a password into CELLBLOCK_DATABASE.  [default: an SQLite file of this user]"
+)
 
 
 def database_option(command: Any) -> Any:
-    """Add the option that names the database of keys."""
+    """Add the option that names the database of servers."""
     option = click.option(
         "--database", metavar="URL", envvar="CELLBLOCK_DATABASE", help=_DATABASE_HELP
     )
@@ -165,7 +175,7 @@ def _self_signed(host: str) -> tuple[Path, Path]:
             "--self-signed needs cryptography. Install it: pip install 'cellblock[server]'."
         )
     from ..server.http.serving.tls import self_signed
-    from ..server.keys.database import state_folder
+    from ..server.state.database import state_folder
 
     made = self_signed(state_folder() / "tls", host)
     _print_note(f"clients trust this certificate with SSL_CERT_FILE={made.certificate}")

@@ -22,10 +22,10 @@ from .http.services import Services
 from .http.serving.connections import limited_connections
 from .http.serving.draining_server import DrainingServer
 from .http.serving.tls_files import check_tls_files
-from .keys.database import default_database_url, open_database
 from .keys.key_store import KeyStore
 from .sessions.store import SessionStore
 from .settings import ServedSettings
+from .state.database import default_database_url, open_database
 
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 4096

@@ -17,10 +17,10 @@ from mcp.client.streamable_http import streamable_http_client
 from cellblock.server.app import create_app
 from cellblock.server.doors.mcp.http import McpDoor
 from cellblock.server.http.services import Services
-from cellblock.server.keys.database import open_database
 from cellblock.server.keys.key_store import KeyStore
 from cellblock.server.sessions.store import SessionStore
 from cellblock.server.settings import ServedSettings
+from cellblock.server.state.database import open_database
 from tests.server.mcp.mcp_client import call, run_async, run_code
 from tests.server.mcp.test_command import HELLO
 

@@ -17,7 +17,8 @@ from ...errors import BackendError
 from ...limits import Limits
 from ..owners import Overrides, Owner, Quotas
 from ..refusals import InvalidRequest, NotAuthenticated, TooManyRuns
-from .tables import KeyRow, UsageRow
+from ..state.database import database_error
+from ..state.tables import KeyRow, UsageRow
 
 KEY_PREFIX = "cb_"
 _KEY_BYTES = 32
@@ -127,7 +128,7 @@ class KeyStore:
         except IntegrityError as error:
             raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
         except SQLAlchemyError as error:
-            raise _database_error(error) from error
+            raise database_error(error) from error
         return _to_info(row), key
 
     def list_keys(self) -> list[KeyInfo]:
@@ -137,7 +138,7 @@ class KeyStore:
                 rows = session.scalars(select(KeyRow).order_by(KeyRow.created_at, KeyRow.name))
                 return [_to_info(row) for row in rows]
         except SQLAlchemyError as error:
-            raise _database_error(error) from error
+            raise database_error(error) from error
 
     def revoke(self, name_or_id: str) -> KeyInfo:
         """Revoke a key by its name or ID. Raise `InvalidRequest` if there is no such key."""
@@ -152,7 +153,7 @@ class KeyStore:
                 row.revoked_at = row.revoked_at or int(time.time())
                 return _to_info(row)
         except SQLAlchemyError as error:
-            raise _database_error(error) from error
+            raise database_error(error) from error
 
     # requests
 
@@ -202,7 +203,7 @@ class KeyStore:
                 row = session.get(UsageRow, (key_id, _today()))
                 return 0.0 if row is None else row.cpu_seconds
         except SQLAlchemyError as error:
-            raise _database_error(error) from error
+            raise database_error(error) from error
 
     async def _find(self, key: str) -> KeyInfo | None:
         digest, now = _digest(key), time.monotonic()
@@ -218,7 +219,7 @@ class KeyStore:
                 row = session.scalars(select(KeyRow).where(KeyRow.digest == digest)).first()
                 return None if row is None else _to_info(row)
         except SQLAlchemyError as error:
-            raise _database_error(error) from error
+            raise database_error(error) from error
 
     def _add_usage(self, key_id: str, cpu_seconds: float) -> None:
         place = (UsageRow.key_id == key_id) & (UsageRow.day == _today())
@@ -235,7 +236,7 @@ class KeyStore:
                 with Session(self._engine) as session, session.begin():
                     session.execute(increase)
         except SQLAlchemyError as error:
-            raise _database_error(error) from error
+            raise database_error(error) from error
 
 
 def _digest(key: str) -> str:
@@ -263,7 +264,3 @@ def _to_info(row: KeyRow) -> KeyInfo:
         quotas=quotas,
         overrides=Overrides(limits=Limits.from_dict(row.limits), policy=row.policy),
     )
-
-
-def _database_error(error: SQLAlchemyError) -> BackendError:
-    return BackendError(f"The server's database failed: {error}")

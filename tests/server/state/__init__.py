@@ -1,0 +1,1 @@
+"""Tests of the state of servers in their database: SQLite and PostgreSQL."""
