@@ -75,6 +75,7 @@ TESTS_OF = {
     "tests/server/state": "server/state/migrations",
     "tests/test_blocks.py": "fences.py",
     "tests/test_components.py": "providers.py",
+    "tests/tracing": "tracing.py",
 }
 
 # Imports the modules named on standard input, one by one, and prints what each import changed.

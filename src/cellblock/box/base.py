@@ -36,6 +36,7 @@ from .arguments import (
     check_size,
     check_user,
 )
+from .command_spans import command_span, trace_command
 from .files import Files
 from .life import BoxLife, check_box_answer
 from .output import MAX_OUTPUT_BYTES, STREAMS, KeptOutput, OnOutput, Piece, collect
@@ -74,6 +75,7 @@ class Box:
         self.id = f"box-{secrets.token_hex(8)}"
         self.session, self._life, self.files = life.session, life, Files(life)
         self.timeout = life.session.timeout
+        self.session.session_id = self.session.session_id or self.id
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else repr(self.session.place)
@@ -166,7 +168,8 @@ class Box:
         order = self._order(command, cwd, env, timeout, user, merge_stderr, max_output_bytes)
         data = check_data("stdin", stdin)
         run = self._run if on_output is None else self._stream
-        return await collect(run(order, data, max_output_bytes), on_output)
+        pieces = trace_command(self.session, order.argv, run(order, data, max_output_bytes))
+        return await collect(pieces, on_output)
 
     def exec_stream(
         self,
@@ -186,7 +189,7 @@ class Box:
         """
         order = self._order(command, cwd, env, timeout, user, merge_stderr, max_output_bytes)
         pieces = self._stream(order, check_data("stdin", stdin), max_output_bytes)
-        return background_loop().stream(pieces)
+        return background_loop().stream(trace_command(self.session, order.argv, pieces))
 
     async def spawn(
         self,
@@ -207,9 +210,11 @@ class Box:
         order = self._order(command, cwd, env, timeout, user, merge_stderr, max_output_bytes)
 
         async def start() -> Process:
-            await self._life.start()
-            live = RunningCommand(self._life, order._replace(reads_input=True), max_output_bytes)
-            await live.start()
+            with command_span("cellblock.spawn", self.session, order.argv):
+                await self._life.start()
+                reading = order._replace(reads_input=True)
+                live = RunningCommand(self._life, reading, max_output_bytes)
+                await live.start()
             return Process(live)
 
         return await background_loop().call(start())

@@ -16,6 +16,7 @@ from ..aio.background_loop import LoopEnded, background_loop
 from ..executors.argument_checks import shortest
 from ..runtime.box_orders import BoxAnswer, RunCommand
 from .arguments import Default, check_count, check_output_callback, check_seconds, check_text
+from .command_spans import trace_command
 from .life import BoxLife
 from .output import MAX_OUTPUT_BYTES, KeptOutput, OnOutput, Piece, collect
 from .process import RunningCommand
@@ -102,7 +103,9 @@ class ShellSession:
             raise ValueError("This shell session was closed. Create a new one with box.shell().")
         seconds = self._order.seconds if isinstance(timeout, Default) else check_seconds(timeout)
         seconds = shortest(seconds, self._life.session.limits.wall_seconds)
-        return self._run(text, seconds, check_count("max_output_bytes", max_output_bytes))
+        pieces = self._run(text, seconds, check_count("max_output_bytes", max_output_bytes))
+        argv = (*_ARGV[self._order.program], text)
+        return trace_command(self._life.session, argv, pieces)
 
     async def restart(self) -> None:
         """End the shell with all its processes, and begin anew with the next command."""

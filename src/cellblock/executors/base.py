@@ -20,8 +20,10 @@ from ..components import Component
 from ..errors import BackendError, SessionError
 from ..events import Ended, Event, Started
 from ..results import CodeResult, ResultBuilder
+from ..tracing import Attributes, span
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
+from .run_spans import trace_events, trace_run
 from .settings import from_config
 from .workspace.full_disk import report_full_disk
 
@@ -57,6 +59,8 @@ class CodeExecutor(Component, ABC):
     component_type: ClassVar[str] = "code_executor"
     # True if all blocks share one live interpreter. False if each block is a fresh process.
     is_live: ClassVar[bool] = False
+    # What its spans name as `cellblock.session.id`; "" if they name none.
+    session_id = ""
 
     def __init__(self) -> None:
         self._init_state()
@@ -160,6 +164,13 @@ class CodeExecutor(Component, ABC):
             "Use dump_component() and load_component() instead."
         )
 
+    def span_attributes(self) -> Attributes:
+        """Return what spans say about the executor."""
+        return {
+            "cellblock.executor": type(self).__name__,
+            "cellblock.session.id": self.session_id or None,
+        }
+
     def _repr_details(self) -> list[str]:
         """Return what `repr` says about the settings."""
         return []
@@ -249,7 +260,10 @@ class CodeExecutor(Component, ABC):
 
     async def _open_and_mark(self) -> None:
         check_umask()
-        with report_full_disk("The executor cannot be started"):
+        with (
+            span("cellblock.start", self.span_attributes()),
+            report_full_disk("The executor cannot be started"),
+        ):
             await self._open()
         self._mark_open()
 
@@ -275,7 +289,9 @@ class CodeExecutor(Component, ABC):
                     yield event
                 return
             exit_code = 0
-            async with contextlib.aclosing(run_block(number, block, token)) as events:
+            run = trace_run(self.span_attributes(), block.language, block.code)
+            steps = trace_events(run, run_block(number, block, token))
+            async with contextlib.aclosing(steps) as events:
                 async for event in events:
                     if isinstance(event, Ended):
                         exit_code = event.exit_code

@@ -14,6 +14,7 @@ from ...results import CodeResult, CommandLineCodeResult
 from ..base import CodeExecutor, RunBlock, validate_blocks
 from ..places.base import PlaceProperties
 from ..run_options import RunOptions
+from ..run_spans import record_end, trace_run
 from ..settings import Config
 from .fresh_process import load_functions, run_block, run_program
 from .program import Program
@@ -100,4 +101,13 @@ class CommandLineExecutor(PlaceProperties, CodeExecutor):
 
         Raises as `execute_code_blocks` does.
         """
-        return background_loop().call(run_program(self.place, program, token, options))
+        return background_loop().call(self._run_program(program, token, options))
+
+    async def _run_program(
+        self, program: Program, token: Token | None, options: RunOptions
+    ) -> CodeResult:
+        code = program.code_file[1] if program.code_file else ""
+        with trace_run(self.span_attributes(), program.language, code) as run:
+            result = await run_program(self.place, program, token, options)
+            record_end(run, result, result.output)
+        return result

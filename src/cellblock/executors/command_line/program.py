@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,11 @@ class Program:
     stdin: str = ""
     output_bytes: int | None = None
     address_space: int | None = None
+
+    @property
+    def language(self) -> str:
+        """What spans call the language: "python" or the name of the program."""
+        return "python" if self.script else os.path.basename(self.argv[0])
 
     def job(self, folder: str) -> CellJob:
         """Return how it is run. `folder` is the path of the work folder as blocks see it."""

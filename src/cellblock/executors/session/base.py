@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import secrets
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
@@ -31,6 +32,7 @@ from ...runtime.session_orders import (
     SessionOrder,
     SetVariable,
 )
+from ...tracing import Attributes, span
 from ..argument_checks import shortest
 from ..base import CodeExecutor, RunBlock, validate_blocks
 from ..places.base import PlaceProperties
@@ -95,11 +97,17 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
 
     def _init_state(self) -> None:
         super()._init_state()
+        self.session_id = ""  # a copy is another session
         self._python = LivePython(self.place, self._live)
 
     @property
     def _state(self) -> SessionState:
         return self.place.session
+
+    def span_attributes(self) -> Attributes:
+        """See `CodeExecutor`. A session that nothing has named gets a name here."""
+        self.session_id = self.session_id or f"session-{secrets.token_hex(8)}"
+        return super().span_attributes()
 
     async def _open(self) -> None:
         has_functions = bool(self._settings.functions.functions)
@@ -244,7 +252,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         Raise `ValueError` if the session has a checkpoint with this name and `replace` is false,
         and `WorkspaceError` if the disk is full.
         """
-        with report_full_disk("The checkpoint cannot be saved"):
+        with (
+            span("cellblock.checkpoint", self.span_attributes()),
+            report_full_disk("The checkpoint cannot be saved"),
+        ):
             return await background_loop().call(
                 self._checkpoint(name, lifetime_seconds, replace, max_copied_bytes)
             )
@@ -338,7 +349,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         expired or belongs to another session, and `WorkspaceError` if the disk is full. Then the
         variables are restored, but not all files.
         """
-        with report_full_disk("Not all files of the checkpoint could be restored"):
+        with (
+            span("cellblock.restore", self.span_attributes()),
+            report_full_disk("Not all files of the checkpoint could be restored"),
+        ):
             await background_loop().call(self._restore(checkpoint))
 
     async def _restore(self, given: Checkpoint | str) -> None:
@@ -385,7 +399,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         """
         if count < 1:
             raise ValueError(f"count must be greater than or equal to 1, not {count!r}.")
-        with report_full_disk("The session cannot be copied"):
+        with (
+            span("cellblock.fork", {**self.span_attributes(), "cellblock.fork.count": count}),
+            report_full_disk("The session cannot be copied"),
+        ):
             return await background_loop().call(self._fork(count, checkpoint, max_copied_bytes))
 
     async def _fork(

@@ -1,0 +1,1 @@
+"""Spans, as OpenTelemetry's own SDK receives them."""
