@@ -17,7 +17,7 @@ from ..run_options import RunOptions
 from ..run_spans import record_end, trace_run
 from ..settings import Config
 from .fresh_process import load_functions, run_block, run_program
-from .program import Program
+from .program import ProgramRun
 
 
 class CommandLineExecutor(PlaceProperties, CodeExecutor):
@@ -95,7 +95,7 @@ class CommandLineExecutor(PlaceProperties, CodeExecutor):
         return lambda number, block, token: run_block(self.place, number, block, token, options)
 
     def run_program(
-        self, program: Program, token: Token | None, options: RunOptions
+        self, program: ProgramRun, token: Token | None, options: RunOptions
     ) -> Coroutine[Any, Any, CodeResult]:
         """Run a program in the work folder of a full sandbox or of a container.
 

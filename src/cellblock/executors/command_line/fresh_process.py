@@ -20,7 +20,7 @@ from ..places.base import Place
 from ..run_options import RunOptions
 from ..workspace.workspace import OutsideWorkspace
 from .code_file import MAX_INLINE_CODE, CodeFile, events_of_saved_block, place_code_file
-from .program import Program
+from .program import ProgramRun
 
 
 # Do not add a generator between here and the connection: each one slows down every event.
@@ -84,7 +84,7 @@ def _unknown_language(number: int, block: CodeBlock) -> Ended:
 
 
 async def run_program(
-    place: Place, program: Program, token: Token | None, options: RunOptions
+    place: Place, program: ProgramRun, token: Token | None, options: RunOptions
 ) -> CodeResult:
     """Run a program in the work folder of a full sandbox or of a container."""
     builder, decoder = ResultBuilder(), FrameDecoder(0, options.lowered(place.limits))

@@ -1,4 +1,4 @@
-"""Program: a program in the work folder that is run as it is, without a block."""
+"""ProgramRun: a program in the work folder that is run as it is, without a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...runtime.handshake import CellJob
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class ProgramRun:
     """A program in the work folder. Names of files are relative to it.
 
     argv            its arguments, unless it is a `script` in Python

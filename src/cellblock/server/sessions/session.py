@@ -17,7 +17,7 @@ from ...cancellation import CancellationToken
 from ...errors import BackendError, ExecutorStopped
 from ...events import Ended, Event
 from ...executors.command_line.base import CommandLineExecutor
-from ...executors.command_line.program import Program
+from ...executors.command_line.program import ProgramRun
 from ...executors.run_options import RunOptions
 from ...executors.session.base import SessionExecutor
 from ...executors.session.checkpoint import Checkpoint
@@ -154,7 +154,7 @@ class HostedSession:
             self.runs.popitem(last=False)
 
     async def execute(
-        self, run: SessionRun, work: CodeBlock | Program, run_seconds: float | None
+        self, run: SessionRun, work: CodeBlock | ProgramRun, run_seconds: float | None
     ) -> CodeResult:
         """Run a block or program. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
         options = await self._options(run, run_seconds)

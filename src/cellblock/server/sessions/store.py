@@ -15,7 +15,7 @@ from uuid import uuid4
 from ...blocks import CodeBlock
 from ...errors import BackendError, BackendLost, ExecutorStopped, SessionError, WorkspaceError
 from ...events import Ended, Event
-from ...executors.command_line.program import Program
+from ...executors.command_line.program import ProgramRun
 from ...results import CodeResult
 from ..owners import Owner
 from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
@@ -27,7 +27,7 @@ from .run_queue import RunQueue
 from .session import HostedSession, SessionRun
 
 T = TypeVar("T")
-Execute = Callable[[CodeBlock | Program, float | None], Awaitable[CodeResult]]
+Execute = Callable[[CodeBlock | ProgramRun, float | None], Awaitable[CodeResult]]
 MakeExecutor = Callable[[Owner], Awaitable[ServedExecutor]]
 _log = logging.getLogger(__name__)
 _FAILED = "The server could not run the code. Its log has the details."
@@ -392,7 +392,7 @@ class SessionStore:
         """
         run = SessionRun()
 
-        async def execute(work: CodeBlock | Program, run_seconds: float | None) -> CodeResult:
+        async def execute(work: CodeBlock | ProgramRun, run_seconds: float | None) -> CodeResult:
             result = await session.execute(run, work, run_seconds)
             await self.count(owner, result.usage.cpu_seconds)
             return result

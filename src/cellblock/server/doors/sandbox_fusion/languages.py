@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....executors.command_line.program import Program
+from ....executors.command_line.program import ProgramRun
 
 _PYTHON = "python3 "
 
@@ -25,10 +25,10 @@ class Toolchain:
         """The program that has to be installed."""
         return (self.compile or self.run).partition(" ")[0]
 
-    def run_program(self, memory_bytes: int | None) -> Program:
+    def run_program(self, memory_bytes: int | None) -> ProgramRun:
         """Return the program that runs the code. `memory_bytes` limits the address space."""
         is_script = self.run.startswith(_PYTHON)
-        return Program(
+        return ProgramRun(
             argv=self.run.split(),
             script=self.run.removeprefix(_PYTHON) if is_script else "",
             address_space=memory_bytes,

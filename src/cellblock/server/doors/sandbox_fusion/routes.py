@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from ....executors.command_line.program import Program
+from ....executors.command_line.program import ProgramRun
 from ....limits import KIB, MIB
 from ....results import CodeResult
 from ...http.bodies import read_json
@@ -79,7 +79,7 @@ class ProgramRuns:
 
     async def _is_installed(self, owner: Owner, name: str, execute: Execute) -> bool:
         if (owner.id, name) not in self._installed:
-            check = Program(argv=["sh", "-c", f"command -v {name}"])
+            check = ProgramRun(argv=["sh", "-c", f"command -v {name}"])
             if (await execute(check, _CHECK_SECONDS)).exit_code != 0:
                 return False
             self._installed.add((owner.id, name))
@@ -92,7 +92,7 @@ async def _compile_and_run(
     """Return the results of the compiler and of the program, of those that were run."""
     compiled, code = None, (toolchain.file, body.code)
     if toolchain.compile:
-        compiler = Program(argv=toolchain.compile.split(), code_file=code)
+        compiler = ProgramRun(argv=toolchain.compile.split(), code_file=code)
         compiled = await execute(compiler, body.compile_timeout)
         if compiled.exit_code != 0:
             return compiled, None

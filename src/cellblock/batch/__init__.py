@@ -1,0 +1,50 @@
+"""Judge many programs: run each in its own sandbox, and say what became of it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .judge import judge
+    from .programs import JudgeLimits, Program
+    from .run import run_many
+    from .tests import Case, CheckerTests, FunctionTests, InputOutputTests, Tests
+    from .verdicts import CaseResult, Outcome, Verdict
+
+__all__ = [
+    "Case",
+    "CaseResult",
+    "CheckerTests",
+    "FunctionTests",
+    "InputOutputTests",
+    "JudgeLimits",
+    "Outcome",
+    "Program",
+    "Tests",
+    "Verdict",
+    "judge",
+    "run_many",
+]
+
+# Module -> the names that it defines. `judge` and `run_many` import executors: on first use.
+_MODULES = {
+    "judge": "judge",
+    "programs": "JudgeLimits Program",
+    "run": "run_many",
+    "tests": "Case CheckerTests FunctionTests InputOutputTests Tests",
+    "verdicts": "CaseResult Outcome Verdict",
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names.split():
+            value = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
