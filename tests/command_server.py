@@ -34,6 +34,7 @@ from cellblock.cli import main
 # What each command imports when it is used.
 _SESSION = ("cellblock.executors.session.sandbox", "cellblock.backends.sandbox")
 _MODULES = {
+    "batch": ("cellblock.cli.run_batch", "cellblock.cli.program_file"),
     "chat": (  # not chat.command: it would replace the command of the same name
         "cellblock.cli.chat.setup",
         "cellblock.cli.chat.terminal_loop",

@@ -6,9 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .journal import Journal, JournalError
     from .judge import judge
     from .programs import JudgeLimits, Program
     from .run import run_many
+    from .summary import Summary
     from .tests import Case, CheckerTests, FunctionTests, InputOutputTests, Tests
     from .verdicts import CaseResult, Outcome, Verdict
 
@@ -18,9 +20,12 @@ __all__ = [
     "CheckerTests",
     "FunctionTests",
     "InputOutputTests",
+    "Journal",
+    "JournalError",
     "JudgeLimits",
     "Outcome",
     "Program",
+    "Summary",
     "Tests",
     "Verdict",
     "judge",
@@ -29,9 +34,11 @@ __all__ = [
 
 # Module -> the names that it defines. `judge` and `run_many` import executors: on first use.
 _MODULES = {
+    "journal": "Journal JournalError",
     "judge": "judge",
     "programs": "JudgeLimits Program",
     "run": "run_many",
+    "summary": "Summary",
     "tests": "Case CheckerTests FunctionTests InputOutputTests Tests",
     "verdicts": "CaseResult Outcome Verdict",
 }

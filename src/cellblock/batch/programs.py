@@ -55,7 +55,7 @@ class Program:
 
     def to_json(self) -> str:
         """Return one line of JSON without its end."""
-        return json.dumps(self._to_dict(), ensure_ascii=False)
+        return json.dumps(self._to_dict())
 
     def _to_dict(self) -> Mapping[str, object]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -68,7 +68,7 @@ class Verdict:
 
     def to_json(self) -> str:
         """Return one line of JSON without its end."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, line: str) -> Verdict:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .azure import ACADynamicSessionsCodeExecutor, AzureContainerCodeExecutor
     from .base import SyncCodeExecutor as SyncCodeExecutor
+    from .batch import run_many
     from .box import DockerSandbox, Sandbox
     from .command_line import LocalCommandLineCodeExecutor, SandboxCommandLineCodeExecutor
     from .docker import (
@@ -35,12 +36,14 @@ __all__ = [
     "SandboxCommandLineCodeExecutor",
     "SandboxSessionCodeExecutor",
     "SandboxSessionServer",
+    "run_many",
 ]
 
 # Module -> the names that it defines.
 _MODULES = {
     "azure": "ACADynamicSessionsCodeExecutor AzureContainerCodeExecutor",
     "base": "SyncCodeExecutor",
+    "batch": "run_many",
     "box": "DockerSandbox Sandbox",
     "command_line": "LocalCommandLineCodeExecutor SandboxCommandLineCodeExecutor",
     "docker": ("DockerCommandLineCodeExecutor DockerJupyterCodeExecutor DockerSessionCodeExecutor"),

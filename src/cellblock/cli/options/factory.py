@@ -34,8 +34,11 @@ _INSTALL_LOGGER = "cellblock.environments.uv"
 _INSTALL_FAILURE = re.compile(r"uv: +(?:error\b|×|x )")
 
 
-def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
-    """Create the executor, and print its warnings as notes."""
+def make_executor(settings: Settings, folder: str | None, print_note: PrintNote) -> CodeExecutor:
+    """Create the executor, and print its warnings as notes.
+
+    Without `folder`, it has a temporary one.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         executor = _create(settings, folder, print_note)
@@ -44,7 +47,7 @@ def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> Cod
     return executor
 
 
-def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
+def _create(settings: Settings, folder: str | None, print_note: PrintNote) -> CodeExecutor:
     # Each executor is imported only when it is used.
     if settings.executor == "session":
         return create_session(settings, folder)
@@ -76,7 +79,7 @@ def _environment(settings: Settings) -> SimpleNamespace | None:
     return None if settings.env is None else context_of(settings.env)
 
 
-def _create_docker(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
+def _create_docker(settings: Settings, folder: str | None, print_note: PrintNote) -> CodeExecutor:
     from ...executors.command_line.docker import IMAGE, DockerCommandLineCodeExecutor
     from ...executors.session.docker import DockerSessionCodeExecutor
 

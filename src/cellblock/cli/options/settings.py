@@ -71,3 +71,14 @@ class RunSettings(Settings):
     def limits_output(self) -> bool:
         """See `Settings`."""
         return self.as_json or not self.stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings(Settings):
+    """The options of `cellblock batch`. `timeout` is the option `--wall-seconds`."""
+
+    file: str
+    output: str
+    concurrency: int | None
+    cpu_seconds: float
+    as_completed: bool

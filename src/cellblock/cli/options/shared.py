@@ -160,6 +160,13 @@ def common_options(
     return _add_options(default_timeout, (work_dir, _HOME_OPTION))
 
 
+def place_options(command: CommandT) -> CommandT:
+    """Add the shared options without the time limit and those of the work folder."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
 def run_options(default_timeout: float | None) -> Callable[[CommandT], CommandT]:
     """Return a decorator that adds the shared options without those of the work folder."""
     return _add_options(default_timeout, ())

@@ -108,6 +108,14 @@ class RunInterrupts(_SignalHandler):
             self._cancel_task()
 
 
+class BatchInterrupts(_SignalHandler):
+    """A signal cancels the task that judges programs."""
+
+    def _on_signal(self, number: int) -> None:
+        self.exit_code = 128 + number
+        self._cancel_task()
+
+
 class ReplInterrupts(_SignalHandler):
     """In an interactive session, Ctrl-C ends the running block, and SIGTERM ends the session.
 

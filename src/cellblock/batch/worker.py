@@ -1,0 +1,129 @@
+"""Worker: an executor that judges one program after the other, each as if it were the first."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import cast
+
+from ..components import ComponentModel, SavedComponent
+from ..errors import CellblockError
+from ..executors.base import CodeExecutor
+from ..executors.command_line.base import CommandLineExecutor
+from ..executors.command_line.sandbox import SandboxCommandLineCodeExecutor
+from ..executors.places.host import HostPlace
+from ..executors.places.sandbox import SandboxPlace
+from .judge import judge
+from .leftovers import FolderState, state_of, was_emptied
+from .programs import JudgeLimits, Program
+from .verdicts import Verdict
+
+_OWN_FOLDER = (
+    "run_many gives each program a fresh executor and an empty work folder: pass an executor "
+    "without {}. Give the programs files by Program(files=...), or by policy=Policy(read_only=...)."
+)
+_log = logging.getLogger(__name__)
+
+
+class WorkerSettings:
+    """What the executors of workers are made from: a saved executor, and limits."""
+
+    def __init__(self, executor: CodeExecutor | SavedComponent | None, limits: JudgeLimits) -> None:
+        """Raise `ValueError` if programs cannot be judged in executors like `executor`."""
+        if executor is None:
+            executor = SandboxCommandLineCodeExecutor()
+        if isinstance(executor, CodeExecutor):
+            executor = executor.dump_component()
+        with warnings.catch_warnings():  # of the local executor: the caller has seen it
+            warnings.simplefilter("ignore")
+            model = CodeExecutor.load_component(executor).dump_component()
+        self.limits = limits
+        self._model = replace(model, config=_config(model, limits))
+
+    def make_executor(self) -> CodeExecutor:
+        """Return a new executor."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return CodeExecutor.load_component(self._model)
+
+
+def _config(model: ComponentModel, limits: JudgeLimits) -> Mapping[str, object]:
+    """Return the configuration of `model` with `limits` and a work folder of its own."""
+    config = dict(model.config)
+    for name in ("work_dir", "bind_dir", "container_name"):
+        if config.get(name) is not None:
+            raise ValueError(_OWN_FOLDER.format(name))
+    own = {name: value for name, value in asdict(limits).items() if name != "wall_seconds"}
+    if "timeout" not in config or "limits" not in config:
+        raise ValueError(f"{model.label} cannot limit {', '.join(own)}: pass another executor.")
+    saved = cast("Mapping[str, object]", config["limits"])
+    return {**config, "timeout": limits.wall_seconds, "limits": {**saved, **own}}
+
+
+class Worker:
+    """An executor that judges one program after the other. Used on the background loop.
+
+    Folders that a program changed are emptied, or replaced with the executor. An executor whose
+    folders cannot be seen from here is started anew for each program.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._executor: CodeExecutor | None = None
+        self._is_fresh = False  # nothing has run in it
+        self._work_dir, self._work_mode = "", 0
+        self._others: tuple[str, ...] = ()
+        self._state: FolderState | None = None
+
+    async def judge(self, program: Program) -> Verdict:
+        """Return the verdict on `program`. Raise the errors of executors."""
+        executor = await self.clean_executor()
+        self._is_fresh = False
+        try:
+            return await judge(executor, program, self._settings.limits)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def clean_executor(self) -> CodeExecutor:
+        """Return the executor, started, without traces of earlier programs."""
+        if self._executor is not None and not (self._is_fresh or await self._is_clean()):
+            await self.stop()
+        if self._executor is None:
+            self._executor = await self._start()
+            self._is_fresh = True
+        return self._executor
+
+    async def _start(self) -> CodeExecutor:
+        executor = self._settings.make_executor()
+        await executor.start()
+        self._state = None
+        if isinstance(executor, CommandLineExecutor):
+            place = executor.place
+            if isinstance(place, SandboxPlace | HostPlace):
+                self._work_dir = str(place.workspace.path)
+                self._work_mode = os.lstat(self._work_dir).st_mode
+                folders = map(str, place.writable_folders())
+                self._others = tuple(path for path in folders if path != self._work_dir)
+                self._state = state_of(self._others)
+        return executor
+
+    async def _is_clean(self) -> bool:
+        """Empty the work folder. Return True if nothing else has changed since the start."""
+        return (
+            self._state is not None
+            and self._state == state_of(self._others)
+            and await was_emptied(self._work_dir, self._work_mode)
+        )
+
+    async def stop(self) -> None:
+        """Stop the executor. The next program gets a new one."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            try:
+                await executor.stop()
+            except (CellblockError, OSError) as error:  # it is replaced, because it had failed
+                _log.warning("%r could not be stopped: %s", executor, error)
