@@ -56,6 +56,7 @@ RUNTIME_EXTRAS = {"shell.py": {"IPython", "traitlets"}, "values.py": {"pyarrow"}
 # The tests of modules that none imports, and that no file or folder of tests/ mirrors: they are
 # reached through the public names, commands and servers that use them.
 TESTS_OF = {
+    "tests/batch": "batch/harness",
     "tests/box/test_conformance.py": "testing/boxes",
     "tests/chat": (
         "chat/code chat/coding/jupyter chat/conversations chat/groups chat/models chat/replies "

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from ..blocks import CodeBlock
 from ..executors.base import CodeExecutor
-from ..results import CodeResult
+from ..executors.workspace.workspace import OutsideWorkspace
+from .cases import judge_cases
+from .function_run import judge_functions
+from .judgement import Judgement, describe_end
+from .program_runs import InvalidProgram, ProgramRuns
 from .programs import JudgeLimits, Program
-from .verdicts import Outcome, Verdict
+from .source_program import SourceProgram
+from .tests import CheckerTests, FunctionTests, InputOutputTests
+from .verdicts import Verdict
 
 
 async def judge(executor: CodeExecutor, program: Program, limits: JudgeLimits) -> Verdict:
-    """Run `program` in `executor`, whose limits are `limits`, and return the verdict.
+    """Run `program` with its tests in `executor`, and return the verdict.
 
-    Raise the errors of executors if it could not be run.
+    `executor` is a command-line executor that runs nothing else meanwhile, and in whose folders
+    earlier programs have left nothing. Its limit of memory holds, and of CPU time if it is lower.
+
+    Raise `ValueError` for another executor, and the errors of executors if the program could not
+    be run. Neither is something that the program did.
     """
-    del limits
-    result = await executor.execute_code_blocks([CodeBlock(program.code, program.language)])
+    runs = ProgramRuns(executor, limits)
+    try:
+        await runs.prepare(program.files)
+        judgement = await _judge(runs, program)
+    except (InvalidProgram, OutsideWorkspace) as error:
+        judgement = Judgement("error", str(error))
+    usage = runs.usage
     return Verdict(
         id=program.id,
-        outcome=_outcome(result),
-        exit_code=result.exit_code,
-        output=result.output,
-        limit=result.limit,
-        cpu_seconds=result.usage.cpu_seconds,
-        wall_seconds=result.usage.wall_seconds,
-        peak_memory_bytes=result.usage.peak_memory_bytes,
+        outcome=judgement.outcome,
+        exit_code=judgement.exit_code,
+        output=judgement.output,
+        message=judgement.message,
+        limit=judgement.limit,
+        cases=judgement.cases,
+        cpu_seconds=max(0.0, usage.cpu_seconds - judgement.cpu_seconds_of_tests),
+        wall_seconds=usage.wall_seconds,
+        peak_memory_bytes=usage.peak_memory_bytes,
     )
 
 
-def _outcome(result: CodeResult) -> Outcome:
-    if result.outcome == "ok":
-        return "passed"
-    if result.outcome == "timeout" or result.limit == "cpu_seconds":
-        return "timeout"
-    return "limit" if result.limit else "failed"
+async def _judge(runs: ProgramRuns, program: Program) -> Judgement:
+    match program.tests:
+        case None:
+            result = await SourceProgram(runs, program).run(program.stdin)
+            return describe_end(result, "failed")
+        case FunctionTests() as tests:
+            return await judge_functions(runs, program, tests)
+        case InputOutputTests() | CheckerTests() as tests:
+            return await judge_cases(runs, program, tests)

@@ -23,6 +23,12 @@ _Utf8 = cast("type[codecs.BufferedIncrementalDecoder]", codecs.getincrementaldec
 _REPLACED_CHARACTERS = dict.fromkeys((0, 0x1B, *range(0x80, 0xA0)), "\ufffd")
 
 
+def as_output(text: str) -> str:
+    """Return `text` as a result shows it if a program has printed it."""
+    data = text.encode(errors="replace")
+    return data.decode(errors="replace").translate(_REPLACED_CHARACTERS)
+
+
 class FrameDecoder:
     """Decode the frames of one block into events. Does no I/O.
 

@@ -15,6 +15,7 @@ class RunOptions:
     run_seconds       its time limit, if that is lower than the executor's
     replaces_timeout  `run_seconds` is its time limit in place of the executor's `timeout`
     written_bytes     its limit of written bytes, if that is lower than the executor's
+    cpu_seconds       a fresh process: its limit of CPU time, if that is lower than the executor's
     shows_value       a fresh Python process prints the value of its last line
 
     The others are for blocks of a live session:
@@ -32,6 +33,7 @@ class RunOptions:
     run_seconds: float | None = None
     replaces_timeout: bool = False
     written_bytes: int | None = None
+    cpu_seconds: float | None = None
     shows_value: bool = False
     is_silent: bool = False
     has_colours: bool = False
@@ -46,8 +48,8 @@ class RunOptions:
 
     def lowered(self, limits: Limits) -> Limits:
         """Return the limits of the run on an executor with `limits`."""
-        if self.written_bytes is None:
-            return limits
-        allowed = limits.written_bytes
-        lower = self.written_bytes if allowed is None else min(self.written_bytes, allowed)
-        return replace(limits, written_bytes=lower)
+        for name in ("written_bytes", "cpu_seconds"):
+            own, allowed = getattr(self, name), getattr(limits, name)
+            if own is not None:
+                limits = replace(limits, **{name: own if allowed is None else min(own, allowed)})
+        return limits

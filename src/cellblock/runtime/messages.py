@@ -21,6 +21,7 @@ class RunTerms(NamedTuple):
     waited          seconds for which the caller has held it back
     write           the path and the text of a file to write before
     save            the path of a file for all its output
+    cpu_seconds     in a cell: its limit of CPU time, if that is lower than the server's
     """
 
     wall_seconds: float | None = None
@@ -28,6 +29,7 @@ class RunTerms(NamedTuple):
     waited: float = 0.0
     write: tuple[str, str] | None = None
     save: str | None = None
+    cpu_seconds: float | None = None
 
 
 class RunRequest(NamedTuple):

@@ -97,7 +97,12 @@ async def run_program(
             write = place.path_in_backend(name), text
         else:
             place.workspace.write(name, text)
-    terms = RunTerms(place.wall_seconds(options), options.written_bytes, write=write)
+    terms = RunTerms(
+        place.wall_seconds(options),
+        options.written_bytes,
+        write=write,
+        cpu_seconds=options.cpu_seconds,
+    )
     request = RunRequest(program.job(place.inner_work_dir), terms, program.output_bytes)
     async with contextlib.aclosing(place.frames(request, token)) as frames:
         async for frame in frames:

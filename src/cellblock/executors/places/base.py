@@ -238,7 +238,9 @@ class Place(ABC):
         if self.settings.save_output:
             save = self.path_in_backend(f"output_{secrets.token_hex(8)}.txt")
         seconds = self.wall_seconds(options)
-        return RunTerms(seconds, options.written_bytes, waited, write, save)
+        return RunTerms(
+            seconds, options.written_bytes, waited, write, save, options.cpu_seconds
+        )
 
     def wall_seconds(self, options: RunOptions) -> float | None:
         """Return the time limit of a block."""

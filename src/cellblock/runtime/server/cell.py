@@ -68,7 +68,8 @@ class Run:
     ) -> None:
         """Write the code file, and create the output file. Raise `OSError` on failure.
 
-        The block can write to `folders`. The terms can only lower the limit `written_bytes`.
+        The block can write to `folders`. The terms can only lower the limits `written_bytes`
+        and `cpu_seconds`.
         """
         self.number = number
         self.started = time.monotonic()
@@ -89,6 +90,10 @@ class Run:
         self._file = -1 if terms.save is None else create_file_at(terms.save)
         if lower := terms.written_bytes:
             limits = limits._replace(written_bytes=min(lower, limits.written_bytes or lower))
+        if cpu_seconds := terms.cpu_seconds:
+            cpu_seconds = min(cpu_seconds, limits.cpu_seconds or cpu_seconds)
+            limits = limits._replace(cpu_seconds=cpu_seconds)
+        self.limits = limits
         self._room = limits.written_bytes or (1 << 62)
         self.storage = StorageMeter(folders, limits)
 
@@ -238,7 +243,7 @@ class Cell:
                 run.next_check = now + GRACE
         elif now >= run.deadline:
             self.stop_run("wall_seconds")
-        elif self._usage and (limit := self._usage.exceeded_limit(self._limits, run.storage)):
+        elif self._usage and (limit := self._usage.exceeded_limit(run.limits, run.storage)):
             self.stop_run(limit)
         else:
             run.next_check = min(run.next_check, now + run.storage.check_after(_CHECK_INTERVAL))
@@ -271,7 +276,7 @@ class Cell:
                 or self._usage.exceeded_memory_at_end(self._limits, peak)
             ):
                 why = "memory_bytes"
-        why = why or exceeded_cpu_limit(self._limits, cpu)
+        why = why or exceeded_cpu_limit(self.run.limits, cpu)
         why = why or self.run.storage.limit_exceeded_at_end()
         return Ending(
             self._report.status if self._report else None,

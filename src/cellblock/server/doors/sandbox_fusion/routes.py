@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from ....executors.command_line.program import ProgramRun
+from ....executors.command_line.toolchains import TOOLCHAINS, Toolchain
 from ....limits import KIB, MIB
 from ....results import CodeResult
 from ...http.bodies import read_json
@@ -28,7 +29,6 @@ from ...sessions.files import SessionFiles, split_name
 from ...sessions.store import Execute
 from .attempts import Attempts
 from .cpu_place import CpuPlace
-from .languages import TOOLCHAINS, Toolchain
 from .messages import RunCodeRequest, answer, command_result, limits_reached
 
 T = TypeVar("T")

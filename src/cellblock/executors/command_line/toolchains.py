@@ -1,10 +1,13 @@
-"""How the languages of SandboxFusion are compiled and run, with the programs of the sandbox."""
+"""How whole programs of many languages are compiled and run, with the sandbox's own programs.
+
+The names are those of SandboxFusion.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....executors.command_line.program import ProgramRun
+from .program import ProgramRun
 
 _PYTHON = "python3 "
 

@@ -1,0 +1,88 @@
+"""Judge the functions of a program: the harness runs the tests in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import replace
+from typing import Any, cast, get_args
+
+from ..languages import find_language
+from ..results import CodeResult
+from ..visible_text import visible
+from .harness_payload import START, harness_input
+from .judgement import Judgement, describe_end
+from .program_runs import InvalidProgram, ProgramRuns
+from .programs import Program
+from .tests import FunctionTests
+from .verdicts import Outcome
+
+_SIGPROF = 27  # ends the tests when they have used their own CPU time; see signal(7)
+_OUTCOMES = get_args(Outcome)
+
+
+async def judge_functions(runs: ProgramRuns, program: Program, tests: FunctionTests) -> Judgement:
+    """Run the tests next to the program. See `harness.main` for what protects them."""
+    language = find_language(program.language)
+    if language is None or language.name != "python":
+        raise InvalidProgram(f"Function tests need a program in Python, not {program.language!r}.")
+    nonce, limit = secrets.token_hex(16), runs.limits.cpu_seconds
+    data = harness_input(
+        {
+            "code": program.code,
+            "stdin": program.stdin,
+            "cpu_seconds": limit,
+            "drop_writable": runs.is_contained,
+        },
+        {
+            "nonce": nonce,
+            "tests": tests.code,
+            "entry_point": tests.entry_point,
+            "cpu_seconds": limit,
+        },
+    )
+    # The tests may use as much again.
+    result = await runs.run_script(START, data, cpu_seconds=limit and 2 * limit + 1)
+    return _judge(result, _read_verdict(result.stdout, nonce), limit)
+
+
+def _judge(result: CodeResult, found: Judgement | None, limit: float | None) -> Judgement:
+    ended = describe_end(result, "error")
+    ended = replace(ended, output=result.stderr)
+    if ended.outcome in ("timeout", "limit"):
+        return ended
+    if found is None:
+        message = (
+            f"The process of the tests ended without a verdict: {ended.message or 'exit code 0'}"
+        )
+        if result.exit_code == 128 + _SIGPROF:
+            message = f"The tests themselves used more than {limit} CPU seconds."
+        return replace(ended, outcome="error", message=message)
+    found = replace(found, output=result.stderr, exit_code=result.exit_code)
+    used = result.usage.cpu_seconds - found.cpu_seconds_of_tests
+    if limit is not None and (used > limit or found.outcome == "timeout"):
+        message = f"The program used more than {limit} CPU seconds."
+        return replace(found, outcome="timeout", message=message, limit="cpu_seconds")
+    if found.outcome == "passed" and ended.outcome != "passed":
+        return replace(ended, outcome="error")
+    return found
+
+
+def _read_verdict(text: str, nonce: str) -> Judgement | None:
+    """Return the verdict in the last line of `text`; None if it is none with this `nonce`."""
+    try:
+        values: Any = json.loads(text.rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        return None
+    match values:
+        case {
+            "nonce": str(found),
+            "outcome": str(outcome),
+            "message": str(message),
+            "cpu_seconds": float(seconds),
+        } if secrets.compare_digest(found, nonce) and outcome in _OUTCOMES:
+            return Judgement(
+                cast("Outcome", outcome), visible(message), cpu_seconds_of_tests=seconds
+            )
+        case _:
+            return None

@@ -1,0 +1,115 @@
+"""ProgramRuns: the runs of one program and of its checker, and what they used together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from ..errors import BackendError
+from ..events import Usage
+from ..executors.base import CodeExecutor
+from ..executors.command_line.base import CommandLineExecutor
+from ..executors.command_line.program import ProgramRun
+from ..executors.places.host import HostPlace
+from ..executors.run_options import RunOptions
+from ..executors.workspace.workspace import OutsideWorkspace, Workspace
+from ..limits import KIB
+from ..results import CodeResult
+from .programs import JudgeLimits
+
+_SMALL_BYTES = 64 * KIB  # written without a thread
+_installed = WeakKeyDictionary[CommandLineExecutor, set[str]]()
+
+
+class InvalidProgram(Exception):
+    """The program cannot be run as it is described. Its verdict says why."""
+
+
+class ProgramRuns:
+    """Runs programs in the work folder of `executor`, each as a fresh process with `limits`.
+
+    Raise `ValueError` if it does not run blocks as fresh processes.
+    """
+
+    def __init__(self, executor: CodeExecutor, limits: JudgeLimits) -> None:
+        if not isinstance(executor, CommandLineExecutor):
+            raise ValueError(
+                f"{executor!r} cannot judge programs, because each one needs a fresh process. "
+                "Use a command-line executor, such as SandboxCommandLineCodeExecutor."
+            )
+        self._executor, self.limits = executor, limits
+        self.usage = Usage()
+
+    async def prepare(self, files: Mapping[str, str]) -> None:
+        """Start the executor and write `files`. Raise `InvalidProgram` for a name outside."""
+        if self._executor.must_start():
+            await self._executor.start()
+        for name, text in files.items():
+            try:
+                await self.write(self._workspace.resolve(name), text.encode(errors="replace"))
+            except OutsideWorkspace as error:
+                raise InvalidProgram(f"The file {name!r}: {error.output}.") from error
+
+    @property
+    def is_contained(self) -> bool:
+        """Whether programs can write only to folders that are no part of the Python installed."""
+        return not isinstance(self._executor.place, HostPlace)
+
+    @property
+    def _workspace(self) -> Workspace:
+        return self._executor.place.workspace
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Write a file of the work folder. Raise `WorkspaceError`."""
+        self._workspace.check_identity()
+        if len(data) > _SMALL_BYTES:
+            await asyncio.to_thread(self._workspace.write_bytes, name, data)
+        else:
+            self._workspace.write_bytes(name, data)
+
+    async def check_installed(self, name: str) -> None:
+        """Raise `BackendError` if the program `name` is not installed in the sandbox."""
+        known = _installed.setdefault(self._executor, set())
+        if name not in known:
+            check = ProgramRun(argv=["sh", "-c", f"command -v {name}"])
+            if (await self._executor.run_program(check, None, RunOptions())).exit_code != 0:
+                raise BackendError(f"{name} is not installed where programs run. Install it there.")
+            known.add(name)
+
+    async def run(
+        self, program: ProgramRun, stdin: bytes = b"", *, cpu_seconds: float | None = None
+    ) -> CodeResult:
+        """Run `program`, which reads `stdin`, and return its result.
+
+        `cpu_seconds` replaces the limit. Raises as `CodeExecutor.execute_code_blocks` does.
+        """
+        limits, file = self.limits, ""
+        if stdin:  # under a new name: an earlier run may have made a folder with the old one
+            file = f".stdin-{os.urandom(8).hex()}"
+            await self.write(file, stdin)
+        options = RunOptions(
+            run_seconds=limits.wall_seconds,
+            replaces_timeout=True,
+            cpu_seconds=limits.cpu_seconds if cpu_seconds is None else cpu_seconds,
+        )
+        program = replace(program, stdin=file, output_bytes=limits.output_bytes)
+        try:
+            result = await self._executor.run_program(program, None, options)
+        finally:
+            if file:
+                self._workspace.remove(file)
+            if program.code_file is not None:
+                self._workspace.remove(program.code_file[0])
+        self.usage += result.usage
+        return result
+
+    async def run_script(
+        self, code: str, stdin: bytes, *, cpu_seconds: float | None = None
+    ) -> CodeResult:
+        """Run a Python program of our own. Raises as `run` does."""
+        name = self._workspace.temporary_name("py")
+        program = ProgramRun(script=name, code_file=(name, code))
+        return await self.run(program, stdin, cpu_seconds=cpu_seconds)
