@@ -323,6 +323,17 @@ def test_growth_of_resources_is_measured() -> None:
     assert all(figure["ours_rounds"] for figure in figures.values())
 
 
+@pytest.mark.slow
+def test_batches_are_compared_with_plain_processes() -> None:
+    if reason := unavailable_reason():
+        pytest.skip(f"no full sandbox here: {reason}")
+    done = command("--json", "--quick", "--runs", "30", module="benchmarks.batch")
+    assert (done.returncode, done.stderr) == (0, "")
+    rate, growth = json.loads(done.stdout)["figures"]
+    assert rate["ratio"] > 0
+    assert "30 were run now: 30 programs: 30 passed" in growth["note"]
+
+
 CONTAINERS = {
     "hi": "print('hi') per block, started container",
     "callers": "8 callers at once",

@@ -12,7 +12,7 @@ _TABLE = """
         id BLOB PRIMARY KEY, position INTEGER, digest TEXT, start INTEGER
     ) WITHOUT ROWID
 """
-_CACHE_KIB = 8192  # the rest of the table is in a temporary file
+_CACHE_KIB = 2048  # the rest of the table is in a temporary file
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,146 @@
+"""Compare `run_many` with plain processes, and see what many runs leave: `benchmarks.batch`.
+
+`--only growth --runs 1000000 --journal FILE` continues where an earlier one with this file ended.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import command
+from benchmarks.figures import Bound, Figure, check_median, compare_medians
+from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, time_call
+from benchmarks.processes import anonymous_bytes, process_tree
+from cellblock.batch import Program, Summary
+from cellblock.batch.pool import usable_cpus
+from cellblock.sync import run_many
+
+_MIB = 1 << 20
+_SETTLED_GROWTH = Bound("at most", 4)  # MB: allocators, and the cache of the index
+
+
+def _programs() -> Iterator[Program]:
+    return (Program(id=str(number), code=_code(number)) for number in itertools.count())
+
+
+def _code(number: int) -> str:
+    return f"print({number})"
+
+
+def rate(effort: Effort) -> list[Figure]:
+    """Compare the runs per second, with one program at a time on each core."""
+    cores = usable_cpus()
+    ours, theirs = effort.pick(400, 40), effort.pick(80, 10)
+    verdicts, numbers = run_many(_programs()), itertools.count()
+
+    def run_ours() -> None:
+        for verdict in itertools.islice(verdicts, ours):
+            _check(verdict.output, int(verdict.id))
+
+    def run_theirs() -> None:
+        for number, output in pool.map(_run_plain, itertools.islice(numbers, theirs)):
+            _check(output, number)
+
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        try:
+            values = interleave(
+                effort.pick(9, 2),
+                {
+                    "ours": lambda: ours / time_call(run_ours) / cores,
+                    "theirs": lambda: theirs / time_call(run_theirs) / cores,
+                },
+            )
+        finally:
+            verdicts.close()
+    return [
+        compare_medians(
+            f"runs per second per core, on {cores}, beside `python -c`",
+            values["ours"],
+            values["theirs"],
+            Bound("at least", 3),
+            unit="runs/s",
+        )
+    ]
+
+
+def _run_plain(number: int) -> tuple[int, str]:
+    return number, run_plain("-c", _code(number))
+
+
+def _check(output: str, number: int) -> None:
+    if output != f"{number}\n":
+        raise RuntimeError(f"Program {number} printed {output!r}.")
+
+
+def growth(effort: Effort) -> list[Figure]:
+    """Compare the memory of lasting processes after a tenth of the runs, and after all of them."""
+    runs = effort.count("runs", 2000, 200)
+    summary = Summary()
+    before, after = dict[int, int](), dict[int, int]()
+
+    def keep(latest: Summary) -> None:
+        nonlocal summary
+        summary = latest
+
+    with tempfile.TemporaryDirectory() as folder:
+        for number, verdict in enumerate(
+            run_many(
+                itertools.islice(_programs(), runs),
+                journal=effort.texts.get("journal") or Path(folder, "verdicts.jsonl"),
+                on_progress=keep,
+            )
+        ):
+            _check(verdict.output, number)
+            if not before and summary.total - summary.resumed >= runs // 10:
+                before = _memory()
+            if number == runs - 1:
+                after = _memory()
+    if not before:
+        raise NotMeasured(f"The journal has nearly all of {runs} programs: choose more --runs.")
+    lasting = before.keys() & after.keys()
+    total = sum(before[pid] for pid in lasting)
+    note = f"{total / _MIB:.1f} MB before; {runs - summary.resumed} were run now: {summary}"
+    return [
+        check_median(
+            f"{runs} programs with a journal: growth of memory",
+            [sum(after[pid] for pid in lasting) - total],
+            _SETTLED_GROWTH,
+            unit="MB",
+            scale=1 / _MIB,
+            note=note,
+        )
+    ]
+
+
+def _memory() -> dict[int, int]:
+    """Return the memory of this process and of its descendants, some of which end meanwhile."""
+    found = dict[int, int]()
+    for pid in process_tree(os.getpid()):
+        with contextlib.suppress(NotMeasured):
+            found[pid] = anonymous_bytes([pid])
+    return found
+
+
+MEASURES: dict[str, command.Measure] = {"rate": rate, "growth": growth}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmarks that the command line asks for, and print the figures."""
+    command.run(
+        "benchmarks.batch",
+        MEASURES,
+        arguments,
+        about=__doc__,
+        texts={"journal": "a file that keeps the verdicts of the growth"},
+        runs="number of programs of the growth (default: 2000)",
+    )
+
+
+if __name__ == "__main__":
+    main()
