@@ -126,12 +126,6 @@ for folder in (os.path.expanduser("~"), "/tmp", site.getsitepackages()[0], "."):
     assert {verdicts[number].output for number in (0, 2, 4)} == {verdicts[0].output}
 
 
-def test_program_sees_no_variables_of_earlier_ones_in_a_session() -> None:
-    programs = [Program(id=name, code="print('x' in globals()); x = 1") for name in "ab"]
-    verdicts = judge_all(programs, executor=SandboxSessionCodeExecutor(), concurrency=1)
-    assert [verdict.output for verdict in verdicts] == ["False\n", "False\n"]
-
-
 def test_limits_end_programs() -> None:
     programs = [
         Program(id="cpu", code="while True: pass"),
@@ -264,3 +258,8 @@ def test_executor_with_a_work_folder_is_refused(tmp_path: Path) -> None:
     executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
     with pytest.raises(ValueError, match="without work_dir"):
         run_many([], executor=executor)
+
+
+def test_executor_of_sessions_is_refused() -> None:
+    with pytest.raises(ValueError, match="fresh processes, not in a SandboxSessionCodeExecutor"):
+        run_many([], executor=SandboxSessionCodeExecutor())

@@ -73,8 +73,8 @@ def run_many(
 
     programs      an iterable, also an asynchronous or an endless one. It is read only as fast as
                   programs run: memory does not grow with their number
-    executor      an executor, or a saved one: each program runs in a fresh executor like it,
-                  without files of earlier ones. None: a sandbox
+    executor      a command-line executor, or a saved one: programs run in new executors like it,
+                  which show each of them nothing of earlier ones. None: a sandbox
     concurrency   how many programs run at a time. None: one on each CPU that is usable
     limits        how much one run may use. None: `JudgeLimits()`
     tests         the tests of programs that have none

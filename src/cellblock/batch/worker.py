@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import cast
 
-from ..components import ComponentModel, SavedComponent
+from ..components import SavedComponent
 from ..errors import CellblockError
 from ..executors.base import CodeExecutor
 from ..executors.command_line.base import CommandLineExecutor
@@ -37,28 +37,35 @@ class WorkerSettings:
             executor = SandboxCommandLineCodeExecutor()
         if isinstance(executor, CodeExecutor):
             executor = executor.dump_component()
-        with warnings.catch_warnings():  # of the local executor: the caller has seen it
-            warnings.simplefilter("ignore")
-            model = CodeExecutor.load_component(executor).dump_component()
         self.limits = limits
-        self._model = replace(model, config=_config(model, limits))
+        saved = _load(executor)
+        if not isinstance(saved, CommandLineExecutor):
+            raise ValueError(
+                f"Programs run as fresh processes, not in a {type(saved).__name__}: pass an "
+                "executor such as SandboxCommandLineCodeExecutor or DockerCommandLineCodeExecutor."
+            )
+        model = saved.dump_component()
+        self._model = replace(model, config=_config(model.config, limits))
 
-    def make_executor(self) -> CodeExecutor:
+    def make_executor(self) -> CommandLineExecutor:
         """Return a new executor."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return CodeExecutor.load_component(self._model)
+        executor = _load(self._model)
+        assert isinstance(executor, CommandLineExecutor)
+        return executor
 
 
-def _config(model: ComponentModel, limits: JudgeLimits) -> Mapping[str, object]:
-    """Return the configuration of `model` with `limits` and a work folder of its own."""
-    config = dict(model.config)
+def _load(saved: SavedComponent) -> CodeExecutor:
+    with warnings.catch_warnings():  # of the local executor: the caller has seen it
+        warnings.simplefilter("ignore")
+        return CodeExecutor.load_component(saved)
+
+
+def _config(config: Mapping[str, object], limits: JudgeLimits) -> Mapping[str, object]:
+    """Return `config` with `limits` and a work folder of its own."""
     for name in ("work_dir", "bind_dir", "container_name"):
         if config.get(name) is not None:
             raise ValueError(_OWN_FOLDER.format(name))
     own = {name: value for name, value in asdict(limits).items() if name != "wall_seconds"}
-    if "timeout" not in config or "limits" not in config:
-        raise ValueError(f"{model.label} cannot limit {', '.join(own)}: pass another executor.")
     saved = cast("Mapping[str, object]", config["limits"])
     return {**config, "timeout": limits.wall_seconds, "limits": {**saved, **own}}
 
@@ -101,14 +108,13 @@ class Worker:
         executor = self._settings.make_executor()
         await executor.start()
         self._state = None
-        if isinstance(executor, CommandLineExecutor):
-            place = executor.place
-            if isinstance(place, SandboxPlace | HostPlace):
-                self._work_dir = str(place.workspace.path)
-                self._work_mode = os.lstat(self._work_dir).st_mode
-                folders = map(str, place.writable_folders())
-                self._others = tuple(path for path in folders if path != self._work_dir)
-                self._state = state_of(self._others)
+        place = executor.place
+        if isinstance(place, SandboxPlace | HostPlace):
+            self._work_dir = str(place.workspace.path)
+            self._work_mode = os.lstat(self._work_dir).st_mode
+            folders = map(str, place.writable_folders())
+            self._others = tuple(path for path in folders if path != self._work_dir)
+            self._state = state_of(self._others)
         return executor
 
     async def _is_clean(self) -> bool:
