@@ -316,23 +316,25 @@ def f(x): return 1
 """
 
 
-@pytest.mark.parametrize("is_contained", [False, True])
+@pytest.mark.parametrize("is_protected", [False, True])
 def test_tests_import_nothing_that_the_program_has_written(
-    judging: Judging, monkeypatch: pytest.MonkeyPatch, is_contained: bool
+    judging: Judging, monkeypatch: pytest.MonkeyPatch, is_protected: bool
 ) -> None:
-    monkeypatch.setattr(ProgramRuns, "is_contained", is_contained)
+    if not is_protected:
+        monkeypatch.setattr(ProgramRuns, "distrusted", [])
     tests = "import colorsys\nassert f(1) == colorsys.rgb_to_hls(0.5, 0.5, 0.5)"
-    assert judging.judge_function(IMPOSTOR, tests).passed is not is_contained
+    assert judging.judge_function(IMPOSTOR, tests).passed is not is_protected
 
 
-@pytest.mark.parametrize("is_contained", [False, True])
+@pytest.mark.parametrize("is_protected", [False, True])
 def test_checker_imports_nothing_that_the_program_has_written(
-    judging: Judging, monkeypatch: pytest.MonkeyPatch, is_contained: bool
+    judging: Judging, monkeypatch: pytest.MonkeyPatch, is_protected: bool
 ) -> None:
-    monkeypatch.setattr(ProgramRuns, "is_contained", is_contained)
+    if not is_protected:
+        monkeypatch.setattr(ProgramRuns, "distrusted", [])
     checker = "import colorsys, sys\nsys.exit(colorsys.rgb_to_hls(0.5, 0.5, 0.5) != 1)"
     tests = CheckerTests(checker=checker, cases=(Case(),))
-    assert judging.judge(IMPOSTOR, tests).passed is not is_contained
+    assert judging.judge(IMPOSTOR, tests).passed is not is_protected
 
 
 def test_program_finds_nothing_of_the_checker_and_the_expected_output(judging: Judging) -> None:

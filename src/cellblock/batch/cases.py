@@ -84,7 +84,7 @@ async def _judge_output(
 async def _check(runs: ProgramRuns, tests: CheckerTests, case: Case, output: str) -> Judgement:
     """Run the checker in a process of its own."""
     values = {"stdin": case.stdin, "expected": case.stdout, "output": output}
-    data = checker_input(tests.checker, drop_writable=runs.is_contained, case=values)
+    data = checker_input(tests.checker, runs.distrusted, values)
     usage = runs.usage
     result = await runs.run_script(CHECKER_START, data)
     runs.usage = usage  # what the checker uses is not the program's

@@ -12,7 +12,7 @@ from ..results import CodeResult
 from ..visible_text import visible
 from .harness_payload import START, harness_input
 from .judgement import Judgement, describe_end
-from .program_runs import InvalidProgram, ProgramRuns
+from .program_runs import InvalidProgram, ProgramRuns, executor_cpu_seconds
 from .programs import Program
 from .tests import FunctionTests
 from .verdicts import Outcome
@@ -32,7 +32,7 @@ async def judge_functions(runs: ProgramRuns, program: Program, tests: FunctionTe
             "code": program.code,
             "stdin": program.stdin,
             "cpu_seconds": limit,
-            "drop_writable": runs.is_contained,
+            "distrusted": runs.distrusted,
         },
         {
             "nonce": nonce,
@@ -41,8 +41,8 @@ async def judge_functions(runs: ProgramRuns, program: Program, tests: FunctionTe
             "cpu_seconds": limit,
         },
     )
-    # The tests may use as much again.
-    result = await runs.run_script(START, data, cpu_seconds=limit and 2 * limit + 1)
+    both = executor_cpu_seconds(runs.limits)
+    result = await runs.run_script(START, data, cpu_seconds=both)
     return _judge(result, _read_verdict(result.stdout, nonce), limit)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 _MODULES = ("values", "errors", "peer", "program", "tests", "main")
 # Bytecode is used if it is of the same Python: compiling takes longer than a short program.
+# Reads a frame, and leaves out the folders in which the program under test can put modules.
 _READ = """\
 import os, sys
 def read():
@@ -21,6 +22,12 @@ def read():
             sys.exit("The harness cannot read its input.")
         data += piece
     return data
+def trusted(path, folders):
+    def is_trusted(entry):
+        if folders is None:
+            return not os.access(entry, os.W_OK)
+        return not any((entry + "/").startswith(folder + "/") for folder in folders)
+    return [entry for entry in path if entry and is_trusted(entry)]
 """
 START = (
     _READ
@@ -37,17 +44,16 @@ def load(is_same, code, source):
         module.__package__ = "harness"
         exec(code, module.__dict__)
     return module.main
-load(read() == _bootstrap_external.MAGIC_NUMBER, read(), read())(read)
+load(read() == _bootstrap_external.MAGIC_NUMBER, read(), read())(read, trusted)
 """
 )
 CRASHED = 70  # the exit code of a checker that has raised an exception, EX_SOFTWARE in sysexits.h
-# The program under test may have left modules in folders that it could write to.
 CHECKER_START = (
     _READ
     + f"""\
-code, drop_writable = read(), read() == b"1"
-if drop_writable:
-    sys.path[:] = [entry for entry in sys.path if entry and not os.access(entry, os.W_OK)]
+import json
+code = read()
+sys.path[:] = trusted(sys.path, json.loads(read()))
 try:
     exec(compile(code, "checker.py", "exec"), {{"__name__": "__main__", "__file__": "checker.py"}})
 except Exception as error:
@@ -86,9 +92,9 @@ def harness_input(program: Mapping[str, object], tests: Mapping[str, object]) ->
     return b"".join([_harness(), *map(_framed, parts)])
 
 
-def checker_input(checker: str, *, drop_writable: bool, case: Mapping[str, str]) -> bytes:
+def checker_input(checker: str, distrusted: list[str] | None, case: Mapping[str, str]) -> bytes:
     """Return the standard input of `CHECKER_START`. The checker itself reads `case` as JSON."""
-    parts = checker.encode(errors="replace"), b"1" if drop_writable else b"0"
+    parts = checker.encode(errors="replace"), json.dumps(distrusted).encode()
     return b"".join(map(_framed, parts)) + json.dumps(case).encode()
 
 

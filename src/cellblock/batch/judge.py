@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ..events import Usage
 from ..executors.base import CodeExecutor
+from ..executors.command_line.base import CommandLineExecutor
 from ..executors.workspace.workspace import OutsideWorkspace
 from .cases import judge_cases
 from .function_run import judge_functions
@@ -18,18 +20,27 @@ async def judge(executor: CodeExecutor, program: Program, limits: JudgeLimits) -
     """Run `program` with its tests in `executor`, and return the verdict.
 
     `executor` is a command-line executor that runs nothing else meanwhile, and in whose folders
-    earlier programs have left nothing. Its limit of memory holds, and of CPU time if it is lower.
+    earlier programs have left nothing. Its limit of memory holds, and of CPU time if it is lower
+    than what `executor_cpu_seconds` returns.
 
     Raise `ValueError` for another executor, and the errors of executors if the program could not
     be run. Neither is something that the program did.
     """
+    if not isinstance(executor, CommandLineExecutor):
+        raise ValueError(
+            f"{executor!r} cannot judge programs, because each one needs a fresh process. "
+            "Use a command-line executor, such as SandboxCommandLineCodeExecutor."
+        )
     runs = ProgramRuns(executor, limits)
     try:
         await runs.prepare(program.files)
         judgement = await _judge(runs, program)
     except (InvalidProgram, OutsideWorkspace) as error:
         judgement = Judgement("error", str(error))
-    usage = runs.usage
+    return _verdict(program, judgement, runs.usage)
+
+
+def _verdict(program: Program, judgement: Judgement, usage: Usage) -> Verdict:
     return Verdict(
         id=program.id,
         outcome=judgement.outcome,

@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 
 from ..errors import BackendError
 from ..events import Usage
-from ..executors.base import CodeExecutor
 from ..executors.command_line.base import CommandLineExecutor
 from ..executors.command_line.program import ProgramRun
 from ..executors.places.host import HostPlace
+from ..executors.places.sandbox import SandboxPlace
 from ..executors.run_options import RunOptions
 from ..executors.workspace.workspace import OutsideWorkspace, Workspace
 from ..limits import KIB
@@ -24,22 +24,23 @@ _SMALL_BYTES = 64 * KIB  # written without a thread
 _installed = WeakKeyDictionary[CommandLineExecutor, set[str]]()
 
 
+def executor_cpu_seconds(limits: JudgeLimits) -> float | None:
+    """Return how much CPU time a run may use together with the tests next to the program.
+
+    The tests may use as much as the program. A second more, because limits of single processes are
+    whole seconds.
+    """
+    return None if limits.cpu_seconds is None else 2 * limits.cpu_seconds + 1
+
+
 class InvalidProgram(Exception):
     """The program cannot be run as it is described. Its verdict says why."""
 
 
 class ProgramRuns:
-    """Runs programs in the work folder of `executor`, each as a fresh process with `limits`.
+    """Runs programs in the work folder of `executor`, each as a fresh process with `limits`."""
 
-    Raise `ValueError` if it does not run blocks as fresh processes.
-    """
-
-    def __init__(self, executor: CodeExecutor, limits: JudgeLimits) -> None:
-        if not isinstance(executor, CommandLineExecutor):
-            raise ValueError(
-                f"{executor!r} cannot judge programs, because each one needs a fresh process. "
-                "Use a command-line executor, such as SandboxCommandLineCodeExecutor."
-            )
+    def __init__(self, executor: CommandLineExecutor, limits: JudgeLimits) -> None:
         self._executor, self.limits = executor, limits
         self.usage = Usage()
 
@@ -54,9 +55,18 @@ class ProgramRuns:
                 raise InvalidProgram(f"The file {name!r}: {error.output}.") from error
 
     @property
-    def is_contained(self) -> bool:
-        """Whether programs can write only to folders that are no part of the Python installed."""
-        return not isinstance(self._executor.place, HostPlace)
+    def distrusted(self) -> list[str] | None:
+        """The folders from which tests import nothing; None means all that they can write to.
+
+        The program may have put modules there. Without a full sandbox or a container, the rights
+        to a folder do not tell whether it can.
+        """
+        place = self._executor.place
+        if isinstance(place, HostPlace) or (
+            isinstance(place, SandboxPlace) and place.sandbox.isolation != "full"
+        ):
+            return [str(folder) for folder in place.writable_folders()]
+        return None
 
     @property
     def _workspace(self) -> Workspace:

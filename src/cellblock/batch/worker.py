@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import cast
 
 from ..components import SavedComponent
@@ -18,6 +18,7 @@ from ..executors.places.host import HostPlace
 from ..executors.places.sandbox import SandboxPlace
 from .judge import judge
 from .leftovers import FolderState, state_of, was_emptied
+from .program_runs import executor_cpu_seconds
 from .programs import JudgeLimits, Program
 from .verdicts import Verdict
 
@@ -65,7 +66,11 @@ def _config(config: Mapping[str, object], limits: JudgeLimits) -> Mapping[str, o
     for name in ("work_dir", "bind_dir", "container_name"):
         if config.get(name) is not None:
             raise ValueError(_OWN_FOLDER.format(name))
-    own = {name: value for name, value in asdict(limits).items() if name != "wall_seconds"}
+    own = {
+        "memory_bytes": limits.memory_bytes,
+        "output_bytes": limits.output_bytes,
+        "cpu_seconds": executor_cpu_seconds(limits),  # `judge` sets that of each run
+    }
     saved = cast("Mapping[str, object]", config["limits"])
     return {**config, "timeout": limits.wall_seconds, "limits": {**saved, **own}}
 

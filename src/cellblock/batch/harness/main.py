@@ -31,16 +31,18 @@ _MAX_MESSAGE = 1000  # characters
 _END_SECONDS = 5
 
 
-def main(read: Read) -> NoReturn:
-    """Read the program, fork it, then read the tests and run them."""
+def main(read: Read, trusted: Callable[[list[str], object], list[str]]) -> NoReturn:
+    """Read the program, fork it, then read the tests and run them.
+
+    `trusted` returns those of the paths in which the program cannot put modules.
+    """
     verdict_pipe = os.dup(1)
     os.dup2(2, 1)  # what the tests print is output
     _set_dumpable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an exception would skip a part of the tests
     settings = json.loads(read())
     path = list(sys.path)
-    if settings["drop_writable"]:
-        sys.path[:] = [entry for entry in path if entry and not os.access(entry, os.W_OK)]
+    sys.path[:] = trusted(path, settings["distrusted"])
     (from_tests, to_program), (from_program, to_tests) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -97,14 +97,14 @@ class CommandLineExecutor(PlaceProperties, CodeExecutor):
     def run_program(
         self, program: ProgramRun, token: Token | None, options: RunOptions
     ) -> Coroutine[Any, Any, CodeResult]:
-        """Run a program in the work folder of a full sandbox or of a container.
+        """Run a program in the work folder.
 
         Raises as `execute_code_blocks` does.
         """
         return background_loop().call(self._run_program(program, token, options))
 
     async def _run_program(
-        self, program: Program, token: Token | None, options: RunOptions
+        self, program: ProgramRun, token: Token | None, options: RunOptions
     ) -> CodeResult:
         code = program.code_file[1] if program.code_file else ""
         with trace_run(self.span_attributes(), program.language, code) as run:

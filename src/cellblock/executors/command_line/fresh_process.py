@@ -11,7 +11,7 @@ from ...blocks import CodeBlock, action_for_block
 from ...cancellation import Token
 from ...errors import FunctionError
 from ...events import Ended, Event, Output, Started
-from ...languages import Language, find_language
+from ...languages import LANGUAGES, Language, find_language
 from ...results import CodeResult, ResultBuilder
 from ...runtime.messages import BlockRequest, RunRequest, RunTerms
 from ...source_text import as_utf_8, with_named_program
@@ -21,6 +21,8 @@ from ..run_options import RunOptions
 from ..workspace.workspace import OutsideWorkspace
 from .code_file import MAX_INLINE_CODE, CodeFile, events_of_saved_block, place_code_file
 from .program import ProgramRun
+
+_PYTHON = next(language for language in LANGUAGES if language.name == "python")
 
 
 # Do not add a generator between here and the connection: each one slows down every event.
@@ -86,7 +88,7 @@ def _unknown_language(number: int, block: CodeBlock) -> Ended:
 async def run_program(
     place: Place, program: ProgramRun, token: Token | None, options: RunOptions
 ) -> CodeResult:
-    """Run a program in the work folder of a full sandbox or of a container."""
+    """Run a program in the work folder."""
     builder, decoder = ResultBuilder(), FrameDecoder(0, options.lowered(place.limits))
     builder.add_event(Started(0, "python" if program.script else program.argv[0]))
     write = None
@@ -103,7 +105,11 @@ async def run_program(
         write=write,
         cpu_seconds=options.cpu_seconds,
     )
-    request = RunRequest(program.job(place.inner_work_dir), terms, program.output_bytes)
+    job = program.job(place.seen_work_dir)
+    if program.script:
+        command = place.command(_PYTHON, program.script)
+        job = job._replace(script=command.script, argv=command.argv)
+    request = RunRequest(job, terms, program.output_bytes)
     async with contextlib.aclosing(place.frames(request, token)) as frames:
         async for frame in frames:
             for event in decoder.decode(frame):
@@ -116,10 +122,8 @@ async def load_functions(place: Place) -> None:
     functions, timeout = place.settings.functions, place.settings.timeout
     name = f"{functions.module_name}.py"
     await asyncio.to_thread(place.workspace.write, name, functions.source)
-    language = find_language("python")
-    assert language is not None
     wall_seconds = None if timeout is None else max(timeout, 60)
-    request = RunRequest(place.command(language, name), RunTerms(wall_seconds))
+    request = RunRequest(place.command(_PYTHON, name), RunTerms(wall_seconds))
     await load_functions_by(place, place.program_request(request))
 
 

@@ -109,6 +109,11 @@ class Place(ABC):
         if self._workspace is not None:
             self._workspace.ignore_upload(name)
 
+    @property
+    def seen_work_dir(self) -> str:
+        """The path of the work folder as blocks see it."""
+        return self.inner_work_dir
+
     def path_in_backend(self, name: str) -> str:
         """Return the path of the file `name` in the work folder, as the backend sees it."""
         return self.workspace.absolute_path(name)
@@ -238,9 +243,7 @@ class Place(ABC):
         if self.settings.save_output:
             save = self.path_in_backend(f"output_{secrets.token_hex(8)}.txt")
         seconds = self.wall_seconds(options)
-        return RunTerms(
-            seconds, options.written_bytes, waited, write, save, options.cpu_seconds
-        )
+        return RunTerms(seconds, options.written_bytes, waited, write, save, options.cpu_seconds)
 
     def wall_seconds(self, options: RunOptions) -> float | None:
         """Return the time limit of a block."""

@@ -70,6 +70,11 @@ class HostPlace(Place):
         """See `Place`."""
         return command_on_host(self.workspace, language, name, self._block_python)
 
+    @property
+    def seen_work_dir(self) -> str:
+        """See `Place`."""
+        return str(self.workspace.path)
+
     def guarantees(self) -> tuple[Guarantee, ...]:
         """See `Place`. Little is guaranteed without a sandbox."""
         in_memory = is_in_memory(self.settings.work_dir)

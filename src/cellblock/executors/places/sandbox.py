@@ -203,6 +203,12 @@ class SandboxPlace(Place):
         context = self.sandbox.virtual_env_context
         return None if context is None else str(context.env_exe)
 
+    @property
+    def seen_work_dir(self) -> str:
+        """See `Place`."""
+        is_full = self.sandbox.isolation == "full"
+        return self.inner_work_dir if is_full else str(self.workspace.path)
+
     def command(self, language: Language, name: str) -> CellJob:
         """See `Place`."""
         if self.sandbox.isolation != "full":
