@@ -11,8 +11,9 @@ from typing import Any, cast
 from ..cancellation import CancellationToken
 from ..models.image import Image
 from ..models.messages import FunctionCall, FunctionExecutionResult
-from ..models.tool_schema import ToolLike
+from ..models.tool_schema import ToolLike, ToolSchema
 from ..tools.base import BaseTool
+from ..tools.call_spans import record_result, trace_call
 from ..tools.function_tool import FunctionTool
 from ..tools.tool_result import ImageResultContent, TextResultContent, ToolResult
 from ..tools.workbench import StaticWorkbench, Workbench
@@ -86,9 +87,27 @@ class AgentTools:
             text = TextResultContent(content=tool.return_value_as_string(value))
             return ToolResult(name=call.name, result=[text])
         for workbench in self.workbenches:
-            if any(tool["name"] == call.name for tool in await workbench.list_tools()):
-                return await workbench.call_tool(call.name, arguments, token, call.id)
+            for tool in await workbench.list_tools():
+                if tool["name"] == call.name:
+                    return await _call_tool(workbench, tool, arguments, token, call.id)
         return None
+
+
+async def _call_tool(
+    workbench: Workbench,
+    tool: ToolSchema,
+    arguments: Mapping[str, Any],
+    token: CancellationToken,
+    call_id: str,
+) -> ToolResult:
+    name = tool["name"]
+    if isinstance(workbench, StaticWorkbench):  # its tools begin spans themselves
+        return await workbench.call_tool(name, arguments, token, call_id)
+    with trace_call(name, tool.get("description"), arguments, call_id) as call:
+        result = await workbench.call_tool(name, arguments, token, call_id)
+        if call.is_open:
+            record_result(call, result.to_text(), result.is_error)
+    return result
 
 
 def _failure(call: FunctionCall, text: str) -> ToolOutcome:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, SerializeAsAny
 from ..cancellation import CancellationToken
 from ..components import Component
 from ..errors import AgentError
+from .agent_spans import trace_agent, trace_creation
 from .cancellable import until_cancelled
 from .messages import AgentMessage, BaseAgentEvent, BaseChatMessage, TextMessage
 from .one_run import OneRun
@@ -138,6 +139,7 @@ class BaseChatAgent(ChatAgent, ABC):
         self._name = name
         self._description = description
         self._one_run = OneRun(name)
+        trace_creation(self)
 
     @property
     def name(self) -> str:
@@ -198,7 +200,8 @@ class BaseChatAgent(ChatAgent, ABC):
                 transcript.append(message)
                 yield message
         token = cancellation_token or CancellationToken()
-        stream = until_cancelled(self.on_messages_stream(messages, token), token)
+        answer = until_cancelled(self.on_messages_stream(messages, token), token)
+        stream = trace_answer(self, messages, answer)
         async with aclosing(stream):
             async for item in stream:
                 message = item.chat_message if isinstance(item, Response) else item
@@ -222,6 +225,17 @@ class BaseChatAgent(ChatAgent, ABC):
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+def trace_answer(
+    agent: ChatAgent,
+    messages: Sequence[BaseChatMessage],
+    answer: AsyncGenerator[AgentMessage | Response, None],
+) -> AsyncGenerator[AgentMessage | Response, None]:
+    """Return what `on_messages_stream` of `agent` yields, which happens in a span."""
+    return trace_agent(
+        "invoke_agent", agent, messages, answer, Response, lambda item: [item.chat_message]
+    )
 
 
 def is_transient(message: AgentMessage) -> bool:

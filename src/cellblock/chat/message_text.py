@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+from ..models.span_messages import text_json
 
 
 def content_str(content: str | list[Any] | None) -> str:
@@ -34,3 +37,13 @@ def _part_str(part: object) -> str:
             return "<image>"
         case other:
             raise ValueError(f"Wrong content format: unknown type {other} within the content")
+
+
+def chat_json(role: str, messages: Sequence[Mapping[str, Any] | str | None]) -> str:
+    """Return `messages` as spans record them."""
+    return text_json(role, [_whole_text(each) for each in messages if each is not None])
+
+
+def _whole_text(message: Mapping[str, Any] | str) -> str:
+    content: object = message if isinstance(message, str) else message.get("content")
+    return content if isinstance(content, str) and content else json.dumps(message, default=repr)

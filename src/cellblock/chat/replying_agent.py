@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..agents.user_proxy_agent import call_input_func
+from ..tracing import genai_span
 from .agent import Agent, ChatMessage, Reply
 from .agent_state import AgentState
 from .code.executor_calls import call_in_thread
+from .message_text import chat_json
 from .models.model_replies import answer_steps
 from .models.model_wrapper import OpenAIWrapper
 from .replies.reply_functions import ReplyFunction
@@ -64,9 +66,15 @@ class ReplyingAgent(AgentState):
         if messages is None:
             assert sender is not None, "Either messages=None or sender=None must be provided."
             messages = self._oai_messages[sender]
-        hooked = yield from Step(self._apply_hooks, self._a_apply_hooks)(messages)
-        exclude: list[ReplyFunction] = kwargs.get("exclude") or []
-        return (yield from self._parts.replies.reply_steps(self, hooked, sender, exclude))
+        with genai_span("invoke_agent", self.name, {"gen_ai.agent.name": self.name}) as span:
+            if span.records_content:
+                span.set("gen_ai.input.messages", chat_json("user", messages[-1:]))
+            hooked = yield from Step(self._apply_hooks, self._a_apply_hooks)(messages)
+            exclude: list[ReplyFunction] = kwargs.get("exclude") or []
+            reply = yield from self._parts.replies.reply_steps(self, hooked, sender, exclude)
+            if span.records_content:
+                span.set("gen_ai.output.messages", chat_json("assistant", [reply]))
+        return reply
 
     a_generate_reply = asynchronous(generate_reply)
 

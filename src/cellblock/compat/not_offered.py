@@ -20,7 +20,8 @@ _NO_MEMORY = "Put what an agent should know into its model_context."
 _NO_TUNING = "Ask models with OpenAIWrapper."
 _NESTED_TEAM = "A team can be a participant of another team instead."
 _ONE_PROCESS = "Agents run in one process: use SingleThreadedAgentRuntime and RoutedAgent."
-_NO_TRACES = "The events of an agent's run_stream say what it did."
+_NO_LOGS = "The events of an agent's run_stream say what it did."
+_OWN_SPANS = "Agents and tools begin their spans themselves."
 _USE_CONFIGURATION = "Pass the parameters of the class itself."
 _DISK_STORE = "Pass a folder, or the diskcache.Cache itself, as the store of ChatCompletionCache."
 _FIXED_IN_CODE = "Replace the call by code of yours."
@@ -141,13 +142,13 @@ _VERSION_7: dict[str, dict[str, str]] = {
             "ComponentFromConfig ComponentLoader ComponentSchemaType ComponentToConfig "
             "ComponentType is_component_class is_component_instance"
         ),
-        _NO_TRACES: "trace_create_agent_span trace_invoke_agent_span trace_tool_span",
+        _OWN_SPANS: "trace_create_agent_span trace_invoke_agent_span trace_tool_span",
     },
     "autogen_core.code_executor": {"Annotate with str | ImportFromModule | Alias.": "Import"},
     "autogen_core.exceptions": {
         _ONE_PROCESS: "MessageDroppedException NotAccessibleError",
     },
-    "autogen_core.logging": {_NO_TRACES: "*"},
+    "autogen_core.logging": {_NO_LOGS: "*"},
     "autogen_core.memory": {_NO_MEMORY: "*"},
     "autogen_core.model_context": {
         "save_state returns a plain dict.": "ChatCompletionContextState"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from ..aio.running_loop import running_loop
 from ..cancellation import CancellationToken
+from ..tracing import Span, continued, genai_span, present_context
 from .agent_runtime import AgentRuntime
 from .ids import AgentId, AgentType, MessageContext, TopicId, current_agent
 from .routed_agent import RoutedAgent
@@ -32,12 +33,16 @@ class CantHandleException(Exception):
 
 @dataclass
 class _Delivery:
-    """A message on its way to `recipient`. `answer` is None if no reply is awaited."""
+    """A message on its way to `recipient`. `answer` is None if no reply is awaited.
+
+    sent_in   what the spans of its handler are below
+    """
 
     message: Any
     recipient: AgentId
     context: MessageContext
     answer: asyncio.Future[Any] | None = None
+    sent_in: object = field(default_factory=present_context)
 
 
 @dataclass
@@ -255,9 +260,10 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         try:
             agent = await self._find_agent(envelope.recipient)
             current_agent.set(envelope.recipient)
-            result = await _or_cancelled(
-                agent.on_message(envelope.message, envelope.context), answer
-            )
+            with continued(envelope.sent_in), _handler_span(envelope.recipient):
+                result = await _or_cancelled(
+                    agent.on_message(envelope.message, envelope.context), answer
+                )
         except asyncio.CancelledError:
             if answer is not None:
                 answer.cancel()
@@ -292,6 +298,11 @@ class SingleThreadedAgentRuntime(AgentRuntime):
             # A factory that waits may have been called twice: the first agent stays.
             registration.agents.setdefault(agent_id.key, agent)
         return registration.agents[agent_id.key]
+
+
+def _handler_span(agent: AgentId) -> Span:
+    attributes = {"gen_ai.agent.name": agent.type, "gen_ai.agent.id": str(agent)}
+    return genai_span("invoke_agent", agent.type, attributes)
 
 
 async def _or_cancelled(work: Any, answer: asyncio.Future[Any] | None) -> Any:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from ..components import SavedComponent
 from ..errors import CassetteMismatch
+from ..tracing import Attributes
 from .cassette_file import CassetteFile, RecordedTurn, Rules, difference, masked
 from .client import ChatCompletionClient, ModelInfo, with_parameters_of
 from .messages import CreateResult, LLMMessage, RequestUsage
@@ -152,6 +153,11 @@ class CassetteChatCompletionClient(ChatCompletionClient):
     ) -> int:
         """Return 128000 less `count_tokens`, with and without a client."""
         return _CONTEXT_TOKENS - estimate_tokens(messages, tools)
+
+    def span_attributes(self, extra: Mapping[str, Any]) -> Attributes:
+        """See `ChatCompletionClient`."""
+        known = super() if self.client is None else self.client
+        return known.span_attributes(extra)
 
     @property
     def model_info(self) -> ModelInfo:

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from ..cancellation import Token
 from ..components import Component
+from ..tracing import Attributes
+from .chat_spans import trace_requests
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .tool_schema import ToolLike
 
@@ -79,6 +81,10 @@ class ChatCompletionClient(Component, ABC):
 
     component_type: ClassVar[str] = "model"
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        trace_requests(cls)
+
     @abstractmethod
     async def create(
         self,
@@ -133,6 +139,10 @@ class ChatCompletionClient(Component, ABC):
         self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
     ) -> int:
         """Return about how many tokens are left for the answer."""
+
+    def span_attributes(self, extra: Mapping[str, Any]) -> Attributes:
+        """Return what the span of a request with the `extra_create_args` says about the model."""
+        return {"gen_ai.provider.name": type(self).__name__}
 
     @property
     @abstractmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from ..tracing import Attributes
 from .client import ChatCompletionClient, ModelInfo
 from .messages import LLMMessage, RequestUsage
 from .tool_schema import ToolLike
@@ -39,6 +41,10 @@ class ForwardingClient(ChatCompletionClient, ABC):
     ) -> int:
         """See `ChatCompletionClient`."""
         return self.client.remaining_tokens(messages, tools=tools)
+
+    def span_attributes(self, extra: Mapping[str, Any]) -> Attributes:
+        """See `ChatCompletionClient`."""
+        return self.client.span_attributes(extra)
 
     @property
     def model_info(self) -> ModelInfo:

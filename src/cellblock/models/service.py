@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from ..errors import ModelError
+from ..tracing import Attributes
+from .chat_spans import parameter_attributes
 from .client import ModelInfo, validate_model_info
 from .messages import CreateResult
 from .model_family import KnownModel
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 # Options of the SDKs, which `extra_create_args` may have too.
 _SDK_OPTIONS = frozenset({"timeout", "extra_headers", "extra_query", "extra_body"})
 _NAMED_FIELDS = frozenset({"model", "messages", "max_tokens"})
+# The conventions' names of services.
+_PROVIDERS = {
+    "Anthropic": "anthropic",
+    "Azure OpenAI": "azure.ai.openai",
+    "OpenAI": "openai",
+}
 RequestBody = dict[str, Any]
 """A request in the form of the service."""
 
@@ -114,6 +122,18 @@ class Service(ABC):
         """Return True if the address is not that of the service whose protocol this is."""
         host = urlsplit(str(self.sdk.base_url)).hostname
         return self._host is not None and host != self._host
+
+    def span_attributes(self, extra: Mapping[str, Any]) -> Attributes:
+        """Return what the span of a request with the `extra_create_args` says about the model."""
+        arguments = {**self.arguments, **extra}
+        address = urlsplit(str(self.sdk.base_url))
+        return {
+            "gen_ai.provider.name": _PROVIDERS.get(self._name, self._name),
+            "gen_ai.request.model": str(arguments["model"]),
+            "server.address": address.hostname,
+            "server.port": address.port or {"http": 80}.get(address.scheme, 443),
+            **parameter_attributes(arguments),
+        }
 
     def _described_service(self) -> str:
         name = "The server" if self.is_other_server() else self._name

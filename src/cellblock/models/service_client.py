@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from ..aio.running_loop import running_loop
 from ..cancellation import Token, on_cancel
+from ..tracing import Attributes
 from .client import ChatCompletionClient, ModelInfo, with_parameters_of
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_request import ModelRequest
@@ -91,6 +92,10 @@ class ServiceClient(ChatCompletionClient):
                 f"Pass context_window= to {type(self).__name__}."
             )
         return service.context_window - estimate_tokens(messages, tools)
+
+    def span_attributes(self, extra: Mapping[str, Any]) -> Attributes:
+        """See `ChatCompletionClient`."""
+        return self._service.span_attributes(extra)
 
     @property
     def model_info(self) -> ModelInfo:

@@ -9,7 +9,16 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar, cast
 
-from ..agents.base import ChatAgent, Response, Task, TaskResult, is_transient, task_messages
+from ..agents.agent_spans import trace_agent
+from ..agents.base import (
+    ChatAgent,
+    Response,
+    Task,
+    TaskResult,
+    is_transient,
+    task_messages,
+    trace_answer,
+)
 from ..agents.cancellable import until_cancelled
 from ..agents.messages import (
     AgentMessage,
@@ -137,6 +146,20 @@ class BaseGroupChat(Team, ABC):
         messages = task_messages(task)
         for message in messages:
             self._check_type(message, ValueError)
+        run = self._run(messages, cancellation_token or CancellationToken(), output_task_messages)
+        traced = trace_agent(
+            "invoke_workflow", self, messages, run, TaskResult, lambda result: result.messages
+        )
+        async with aclosing(traced) as items:
+            async for item in items:
+                yield item
+
+    async def _run(
+        self,
+        messages: Sequence[BaseChatMessage],
+        token: CancellationToken,
+        output_task_messages: bool,
+    ) -> AsyncGenerator[AgentMessage | TaskResult, None]:
         if self._is_running:
             raise ValueError(
                 "The team is already running, it cannot run again until it is stopped. "
@@ -144,7 +167,6 @@ class BaseGroupChat(Team, ABC):
                 "async with contextlib.aclosing(team.run_stream(...)) as stream."
             )
         self._is_running = True
-        token = cancellation_token or CancellationToken()
         transcript: list[AgentMessage] = []
         try:
             stop_reason = self._check_start(messages)
@@ -229,7 +251,7 @@ class BaseGroupChat(Team, ABC):
             return participant.run_stream(
                 task=news or None, cancellation_token=token, output_task_messages=False
             )
-        return participant.on_messages_stream(news, token)
+        return trace_answer(participant, news, participant.on_messages_stream(news, token))
 
     def _deliver(self, messages: Sequence[AgentMessage], speaker: str | None = None) -> None:
         """Keep the chat messages for every participant but the speaker, until its turn."""

@@ -14,6 +14,7 @@ from ..cancellation import CancellationToken
 from ..components import Component
 from ..models.image import Image
 from ..models.tool_schema import ToolSchema
+from .call_spans import record_result, trace_call
 from .parameters import parameters_schema
 from .tool_result import ImageResultContent, ResultContent, TextResultContent
 
@@ -67,7 +68,11 @@ class BaseTool(Component, ABC, Generic[ArgsT, ReturnT]):
         `call_id` identifies the call, for subclasses. Raise `ValueError` if the arguments do not
         match the schema, and what `run` raises.
         """
-        return await self.run(self._validated(args), cancellation_token)
+        with trace_call(self.name, self.description, args, call_id) as call:
+            value = await self.run(self._validated(args), cancellation_token)
+            if call.is_open:
+                record_result(call, self.return_value_as_string(value), self.is_failure(value))
+        return value
 
     def _validated(self, args: Mapping[str, Any]) -> ArgsT:
         try:

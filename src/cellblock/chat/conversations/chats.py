@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ...tracing import genai_span
 from ..agent import ChatMessage
 from ..models.templates import Context
 from ..models.usage import gather_usage_summary
@@ -47,6 +48,7 @@ class ChatOptions:
 class Chatter(Summarizes, Protocol):
     """An agent that chats."""
 
+    name: str
     client_cache: AbstractCache | None
     _human_input: list[str]
 
@@ -79,7 +81,8 @@ def chat_steps(
     """Hold a chat; see `ConversableAgent.initiate_chat`."""
     yield Step(lambda: _refuse_async((sender, recipient)), _refuse_nothing)
     check_summary_method(options.summary_method, sender, recipient)
-    with _cache_of((sender, recipient), options.cache):
+    chat = genai_span("invoke_workflow", sender.name, {"gen_ai.agent.name": sender.name})
+    with chat, _cache_of((sender, recipient), options.cache):
         sender._prepare_chat(
             recipient, options.clear_history, reply_at_receive=options.max_turns is None
         )

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ...tools.call_spans import record_result, trace_call
 from ..agent import ChatMessage, Reply
 from ..names import assert_valid_name
 from ..printing import print_notice
@@ -109,7 +110,9 @@ class ToolReplies:
             return False, _function_response(name, text)
         print_notice(f"\n>>>>>>>> EXECUTING {kind} {name}...", "magenta")
         try:
-            content = yield from Step(_call, _call_async)(function, arguments)
+            with trace_call(name, None, arguments, None) as call:
+                content = yield from Step(_call, _call_async)(function, arguments)
+                record_result(call, str(content) if call.records_content else "", False)
             succeeded = True
         except Exception as error:  # the model reads it and can try again
             content = f"Error: {error}"

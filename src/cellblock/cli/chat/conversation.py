@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing
 
-from ...agents.base import AgentMessage, Response
+from ...agents.base import AgentMessage, Response, trace_answer
 from ...agents.code_executor_agent import CodeExecutorAgent
 from ...agents.left_out_blocks import advise_left_out, describe_left_out, left_out_of
 from ...agents.messages import (
@@ -101,7 +101,8 @@ class Conversation:
                     self._transcript.add(AnswerEntry(text, is_complete=False))
 
     async def _follow(self, token: CancellationToken) -> str | None:
-        async with aclosing(self._agent.on_messages_stream([], token)) as events:
+        answer = trace_answer(self._agent, [], self._agent.on_messages_stream([], token))
+        async with aclosing(answer) as events:
             async for event in events:
                 if isinstance(event, Response):
                     return self._end(event.chat_message)
