@@ -18,6 +18,7 @@ from .doors.rest.live_runs import LiveRuns
 from .doors.rest.routes import rest_routes
 from .doors.rest.session_actions import SessionActions
 from .doors.sandbox_fusion.routes import sandbox_fusion_routes
+from .http.caller_trace import CallerTrace
 from .http.local_only import LocalOnly
 from .http.metrics import Metrics
 from .http.request_log import RequestLog
@@ -62,6 +63,7 @@ def create_app(
         ],
         middleware=[
             Middleware(RequestLog),
+            Middleware(CallerTrace),
             metrics.middleware,
             *([Middleware(LocalOnly)] if services.keys is None else []),
         ],

@@ -76,7 +76,7 @@ class HostedSession:
         disk_quota: DiskQuota,
     ) -> None:
         self.owner, self.identifier = owner, identifier
-        self.id = str(uuid4())
+        self.id = executor.executor.session_id = str(uuid4())
         self.created_at = self.last_used_at = time.time()
         self.users = 0
         self.is_closed = False
