@@ -38,7 +38,8 @@ from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
 
 LANGUAGES = {"python", "sh", "console", "text", "yaml"}
-PROGRAMS = {"cd", "docker", "git", "harbor", "pip"}  # of console blocks, besides ours
+# Programs of console blocks, besides ours.
+PROGRAMS = {"cd", "docker", "git", "harbor", "opentelemetry-instrument", "pip"}
 MODULES = ("numpy", "pandas", "matplotlib", "pyarrow")
 # The mark of a page whose code has a pattern.
 NEEDS = {
