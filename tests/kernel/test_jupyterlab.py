@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import html
-import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -21,22 +19,17 @@ import nbformat
 import pytest
 
 from cellblock.notebook import result_html
+from tests.chromium import CHROMIUM, FLAGS, GUARD, Listener
 from tests.kernel.jupyterlab_probes import INERT, PROBES
 from tests.kernel.live_kernel import install, jupyter_folders
 
-_CHROMIUM = shutil.which("chromium")
 _MISSING = [name for name in ("jupyterlab", "playwright", "plotly") if find_spec(name) is None]
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.slow,
-    pytest.mark.skipif(_CHROMIUM is None, reason="Debian's package chromium is not installed"),
+    pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed"),
     pytest.mark.skipif(bool(_MISSING), reason=f"not installed: {', '.join(_MISSING)}"),
 ]
-_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
-_GUARD = 60.0  # seconds, for each step of the browser
 _SETUP = (
     "from IPython.display import *\n"
     "def show(mime, data, **metadata): display({mime: data}, raw=True, metadata=metadata)\n"
@@ -58,63 +51,19 @@ _TRACES = """() => [...document.querySelectorAll('.jp-OutputArea-output, .jp-Out
     .map(([element, {name, value}]) => `${element.localName} ${name}=${value}`)"""
 
 
-class _Listener:
-    """An HTTP server that records what is requested from it, at `address`."""
-
-    def __init__(self) -> None:
-        self.paths = set[str]()
-        self._has_changed = changed = threading.Condition()
-        paths = self.paths
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                with changed:
-                    paths.add(self.path.partition("?")[0])
-                    changed.notify_all()
-                self.send_response(200)
-                self.send_header("Access-Control-Allow-Origin", "*")
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"[]")  # data without rows, which Vega does not ask for again
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> _Listener:
-        threading.Thread(target=self._server.serve_forever).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def names(self, kernel: str) -> set[str]:
-        """Return the last parts of the addresses that a kernel's notebook has requested."""
-        return {path.split("/")[2] for path in self.paths if path.startswith(f"/{kernel}/")}
-
-    def wait_for(self, kernel: str, names: set[str]) -> None:
-        """Wait until all `names` are requested."""
-        with self._has_changed:
-            self._has_changed.wait_for(lambda: names <= self.names(kernel), _GUARD)
-        assert names <= self.names(kernel), names - self.names(kernel)
-
-
 @dataclass
 class _Lab:
     """A running JupyterLab, a browser, and the listener that the notebooks try to reach."""
 
     url: str
     browser: Any
-    listener: _Listener
+    listener: Listener
 
     @contextlib.contextmanager
     def run_notebook(self, kernel: str) -> Generator[Any]:
         """Run all cells of the kernel's notebook, and yield the page with their outputs."""
         page = self.browser.new_page()
-        page.set_default_timeout(_GUARD * 1000)
+        page.set_default_timeout(GUARD * 1000)
         page.goto(f"{self.url}lab/tree/{kernel}.ipynb?reset")
         page.wait_for_function(_IS_READY)
         page.evaluate(_RUN)
@@ -133,13 +82,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Lab]:
     from playwright.sync_api import sync_playwright
 
     folder = tmp_path_factory.mktemp("lab")
-    with _Listener() as listener, jupyter_folders(folder):
+    with Listener() as listener, jupyter_folders(folder):
         install()
         install("--allow-scripts", name="scripts")
         for kernel in ("cellblock", "scripts"):
             _write_notebook(folder / "notebooks", kernel, f"{listener.address}/{kernel}")
         with _start_lab(folder) as url, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS.split())
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             yield _Lab(url, browser, listener)
             browser.close()
 

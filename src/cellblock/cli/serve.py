@@ -25,6 +25,9 @@ _MODULES = (
     "sqlalchemy",
     "python_multipart",
     "prometheus_client",
+    "jinja2",
+    "mdit_py_plugins",
+    "nh3",
 )
 _DATABASE_HELP = (
     "Database of keys, usage and log: sqlite:///FILE, or postgresql://HOST/NAME (extra: postgres). "

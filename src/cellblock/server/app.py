@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import StatelessLifespan
 
+from .console.routes import console_routes
 from .doors.azure.routes import azure_routes
 from .doors.nemo_skills.routes import nemo_skills_routes
 from .doors.rest.live_runs import LiveRuns
@@ -56,6 +57,7 @@ def create_app(
             Route("/ready", ready),
             metrics.route,
             *more_routes,
+            *console_routes(services, runs, actions),
             *rest_routes(services, runs, actions),
             *nemo_skills_routes(services),
             *sandbox_fusion_routes(services),

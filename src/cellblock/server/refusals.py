@@ -6,10 +6,12 @@ CellblockError
     │   └── InvalidFileName              the file name is outside the session's folder
     ├── RequestTimedOut                  the client stopped sending the request
     ├── NotAuthenticated                 the key is missing, unknown, expired or revoked
+    ├── Forbidden                        the client may not do this
     ├── SessionNotFound (LookupError)    there is no such session, or it has just ended
     ├── RunNotFound (LookupError)        there is no such run
     ├── RunIdReused                      another run has the ID that the client chose
     ├── CheckpointNotFound (LookupError)  there is no such checkpoint
+    ├── PageNotFound (LookupError)       the console has no such page
     ├── FileMissing (LookupError)        the session has no such file
     ├── TooLarge                         a body or file exceeds its limit
     ├── TooManySessions                  the key or the server has no session left
@@ -45,6 +47,10 @@ class NotAuthenticated(Refusal):
     """The request has no valid API key."""
 
 
+class Forbidden(Refusal):
+    """The client is known but may not do this, or a page of another site has sent the request."""
+
+
 class SessionNotFound(Refusal, LookupError):
     """There is no such session, or it has ended during the request."""
 
@@ -59,6 +65,10 @@ class RunIdReused(Refusal):
 
 class CheckpointNotFound(Refusal, LookupError):
     """The session has no checkpoint with this name."""
+
+
+class PageNotFound(Refusal, LookupError):
+    """The console has no such page."""
 
 
 class FileMissing(Refusal, LookupError):

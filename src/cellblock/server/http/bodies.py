@@ -50,7 +50,12 @@ async def read_json(request: Request, model: type[ModelT], max_bytes: int) -> Mo
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        where = f"The field {field!r}" if field else "The body"
-        raise InvalidRequest(f"{where} is not valid: {first['msg']}.") from None
+        raise InvalidRequest(describe_invalid(error)) from None
+
+
+def describe_invalid(error: ValidationError) -> str:
+    """Return which field of a request is not valid, and why."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    where = f"The field {field!r}" if field else "The body"
+    return f"{where} is not valid: {first['msg']}."

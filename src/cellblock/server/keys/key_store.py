@@ -49,6 +49,11 @@ class KeyInfo:
         is_expired = self.expires_at is not None and self.expires_at <= time.time()
         return "expired" if is_expired else "active"
 
+    @property
+    def owner(self) -> Owner:
+        """The owner of what is done with the key."""
+        return Owner(self.id, self.quotas, self.overrides)
+
 
 class _RecentKeys:
     """The keys that were read last, by digest. Times are of `time.monotonic`."""
@@ -107,7 +112,7 @@ class KeyStore:
         row = KeyRow(
             id=secrets.token_hex(6),
             name=name,
-            digest=_digest(key),
+            digest=digest_of(key),
             created_at=int(time.time()),
             expires_at=expires_at,
             revoked_at=None,
@@ -162,12 +167,16 @@ class KeyStore:
 
         Raise `NotAuthenticated` if the key is unknown, expired or revoked.
         """
-        info = await self._find(key) if len(key) <= _MAX_KEY_LENGTH else None
+        return (await self.find_active(digest_of(key))).owner
+
+    async def find_active(self, digest: str) -> KeyInfo:
+        """Return the key with this digest. Raises as `find_owner` does."""
+        info = await self._find(digest)
         if info is None or info.state != "active":
             what = "is unknown" if info is None else f"was {info.state}"
             what = "has expired" if info is not None and info.state == "expired" else what
             raise NotAuthenticated(f"The API key {what}. Create one with `cellblock keys add`.")
-        return Owner(info.id, info.quotas, info.overrides)
+        return info
 
     async def check(self, owner: Owner) -> None:
         """Raise `TooManyRuns` if the key has used up its CPU seconds of today."""
@@ -205,8 +214,8 @@ class KeyStore:
         except SQLAlchemyError as error:
             raise database_error(error) from error
 
-    async def _find(self, key: str) -> KeyInfo | None:
-        digest, now = _digest(key), time.monotonic()
+    async def _find(self, digest: str) -> KeyInfo | None:
+        now = time.monotonic()
         if (info := self._recent.get(digest, now)) is None:
             info = await asyncio.to_thread(self._read, digest)
             if info is not None:
@@ -239,9 +248,11 @@ class KeyStore:
             raise database_error(error) from error
 
 
-def _digest(key: str) -> str:
+def digest_of(key: str) -> str:
+    """Return what the database has of a key: its SHA-256; "" for a text that is too long."""
     # A key has 256 random bits, so a slow hash would protect nothing.
-    return hashlib.sha256(key.encode(errors="replace")).hexdigest()
+    is_short = len(key) <= _MAX_KEY_LENGTH
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest() if is_short else ""
 
 
 def _today() -> int:

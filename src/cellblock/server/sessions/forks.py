@@ -33,6 +33,7 @@ async def fork_session(
         await branch.executor.stop()
         raise
     store.add(owner, identifier, branch)
+    session.lineage.add_fork(identifier, checkpoint)
     async with store.use(owner, identifier):
         pass  # leaving it sets the time at which it expires
 

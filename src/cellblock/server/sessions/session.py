@@ -29,6 +29,7 @@ from .disk_quota import DiskQuota
 from .executors import AnyExecutor, ServedExecutor
 from .factory import SessionFactory
 from .files import SessionFiles
+from .lineage import Lineage
 
 T = TypeVar("T")
 _NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
@@ -82,6 +83,7 @@ class HostedSession:
         self.is_closed = False
         self.lock = asyncio.Lock()
         self.runs = OrderedDict[str, SessionRun]()
+        self.lineage = Lineage()
         self._served, self._factory, self._disk_quota = executor, factory, disk_quota
         self._open_lock = asyncio.Lock()
         self._is_open = False
@@ -198,17 +200,20 @@ class HostedSession:
         end_commands: bool = False,
     ) -> Checkpoint:
         """Make a checkpoint, for `call`. Raise `CheckpointError` if the disk quota is too small."""
-        return await self.box.checkpoint(
+        made = await self.box.checkpoint(
             name,
             lifetime_seconds=lifetime_seconds,
             replace=replace,
             end_commands=end_commands,
             max_copied_bytes=await self._room_for_copies(),
         )
+        self.lineage.add(made.name)
+        return made
 
     async def restore(self, checkpoint: str, *, end_commands: bool = False) -> None:
         """Go back to a checkpoint, for `call`. Raise `CheckpointError`."""
         await self.box.restore(checkpoint, end_commands=end_commands)
+        self.lineage.current = checkpoint
 
     async def fork(self, checkpoint: str | None, *, end_commands: bool = False) -> ServedExecutor:
         """Return a copy, for `call`. Raise `CheckpointError` if the disk quota is too small."""

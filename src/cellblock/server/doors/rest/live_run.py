@@ -22,6 +22,7 @@ from .answers import ErrorDetail, RunInfo, RunResult, RunStatus, to_time
 RESUME_SECONDS = 10.0  # for a client that lost its connection to continue reading
 RETRY_SECONDS = 60.0  # for a client that can send its request again to do so
 PING_SECONDS = 15.0  # silence after which a reader is sent something
+_CANCEL_SECONDS = 10.0  # for a cancelled run to end
 _MAX_MERGED = 1 << 16  # characters of one event
 _EVENT_BYTES = 200  # of memory, besides its text
 
@@ -130,6 +131,13 @@ class LiveRun:
         self.run.token.cancel()
         if not self.run.is_started:
             self._task.cancel()
+
+    async def cancel_and_wait(self) -> None:
+        """End the run as `cancel` does, and wait for its end, but not for long."""
+        self.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                await self.wait()
 
     def abandon(self) -> None:
         """End the run because its client has gone, and cannot cancel it a second time."""

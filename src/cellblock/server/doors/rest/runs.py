@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,8 +16,6 @@ from .event_stream import EventStream, read_position
 from .live_run import LiveRun, LiveRunSettings
 from .live_runs import LiveRuns
 from .requests import RunRequest, read_idempotency_key
-
-_CANCEL_SECONDS = 10.0  # for a cancelled run to end
 
 
 class RunOperations:
@@ -58,10 +53,7 @@ class RunOperations:
     async def cancel_run(self, request: Request, owner: Owner) -> Response:
         """Answer POST runs/ID/cancel."""
         live = self._find(request, owner)
-        live.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CANCEL_SECONDS):
-                await live.wait()
+        await live.cancel_and_wait()
         return answer(live.info())
 
     def _find(self, request: Request, owner: Owner) -> LiveRun:

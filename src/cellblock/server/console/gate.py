@@ -1,0 +1,109 @@
+"""Gate: who looks at a page, and whether a request comes from a page of the console."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..http.services import Services
+from ..keys.key_store import digest_of
+from ..owners import ANONYMOUS, Owner
+from ..refusals import Forbidden, NotAuthenticated
+from .sign_ins import SIGN_IN_SECONDS, SignIns
+
+PREFIX = "/console"
+_SAFE_METHODS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who looks at a page. `key_name` is None on a server without keys."""
+
+    owner: Owner
+    key_name: str | None = None
+
+
+class Gate:
+    """Sign visitors in and out, and recognise them."""
+
+    def __init__(self, services: Services) -> None:
+        self._services, self._sign_ins = services, SignIns()
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether visitors have to sign in."""
+        return self._services.keys is not None
+
+    async def identify(self, request: Request) -> Visitor:
+        """Return who has sent a request. Raise `NotAuthenticated`.
+
+        The key is looked up each time: a revoked one is refused within a second.
+        """
+        keys = self._services.keys
+        if keys is None:
+            return Visitor(ANONYMOUS)
+        sign_in = self._sign_ins.find(request.cookies.get(_cookie_name(request), ""))
+        if sign_in is None:
+            raise NotAuthenticated("Sign in to see this page.")
+        info = await keys.find_active(sign_in.key_digest)
+        request.state.key_id = info.id
+        return Visitor(info.owner, info.name)
+
+    async def sign_in(self, request: Request, key: str, answer: Response) -> None:
+        """Set the cookie of a new sign-in. Raise `NotAuthenticated` if the key is not valid."""
+        assert self._services.keys is not None, "a server without keys has no form to sign in"
+        digest = digest_of(key)
+        info = await self._services.keys.find_active(digest)
+        request.state.key_id = info.id
+        self._sign_ins.end(request.cookies.get(_cookie_name(request), ""))
+        _set_cookie(request, answer, self._sign_ins.add(info.id, digest), SIGN_IN_SECONDS)
+
+    def sign_out(self, request: Request, answer: Response) -> None:
+        """End the sign-in of a request."""
+        self._sign_ins.end(request.cookies.get(_cookie_name(request), ""))
+        _set_cookie(request, answer, "", 0)
+
+
+def check_origin(request: Request) -> None:
+    """Raise `Forbidden` if a request that changes something was sent by a page of another site.
+
+    Browsers say where it comes from: in `Sec-Fetch-Site` where they trust the connection, and
+    always in `Origin` (https://owasp.org/www-community/attacks/csrf, "Fetch Metadata").
+    """
+    if request.method in _SAFE_METHODS:
+        return
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
+    if site is not None:
+        is_own = site == "same-origin"
+    else:
+        is_own = _host_of(origin) == request.headers.get("host", "").lower() != ""
+    if not is_own:
+        raise Forbidden("This form was sent by a page of another site. Open the console again.")
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _cookie_name(request: Request) -> str:
+    # Browsers accept `__Host-` over TLS only, and then from this host alone.
+    return "__Host-cellblock" if request.url.scheme == "https" else "cellblock"
+
+
+def _set_cookie(request: Request, answer: Response, token: str, seconds: int) -> None:
+    is_secure = request.url.scheme == "https"
+    answer.set_cookie(
+        _cookie_name(request),
+        token,
+        max_age=seconds,
+        path="/" if is_secure else PREFIX,
+        secure=is_secure,
+        httponly=True,
+        samesite="strict",
+    )

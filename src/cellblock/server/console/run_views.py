@@ -1,0 +1,68 @@
+"""RunView: what a page shows of one run."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..doors.rest.answers import to_time
+from ..doors.rest.live_run import LiveRun
+from .pages import format_size
+from .shown_output import ShownPart, show_events
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run. `position` is the number of the last event among the parts."""
+
+    id: str
+    session_id: str | None
+    language: str
+    code: str
+    created_at: datetime
+    status: str
+    summary: str
+    is_done: bool
+    parts: list[ShownPart]
+    position: int
+
+    @property
+    def short_id(self) -> str:
+        """The beginning of the ID, which is enough for people."""
+        return self.id[:8]
+
+
+async def view_run(live: LiveRun) -> RunView:
+    """Return what a page shows of a run. Long displays are cleaned in another thread."""
+    events, is_done = list(live.events), live.is_done
+    status, summary = describe(live)
+    return RunView(
+        id=live.run.id,
+        session_id=live.settings.session_id,
+        language=live.settings.block.language,
+        code=live.settings.block.code,
+        created_at=to_time(live.created_at),
+        status=status,
+        summary=summary,
+        is_done=is_done,
+        parts=await asyncio.to_thread(show_events, events),
+        position=len(events),
+    )
+
+
+def describe(live: LiveRun) -> tuple[str, str]:
+    """Return the state of a run in one word, and what it has used."""
+    info = live.info()
+    if info.result is None:
+        return info.status, ""
+    usage, result = info.result.usage, info.result
+    parts = [
+        f"exit code {result.exit_code}",
+        f"{usage.wall_seconds:.2f} s",
+        f"{usage.cpu_seconds:.2f} s of CPU",
+        f"{format_size(usage.peak_memory_bytes)} of memory",
+    ]
+    if result.limit is not None:
+        parts.insert(0, f"limit {result.limit}")
+    return result.outcome.replace("_", " "), ", ".join(parts)

@@ -1,0 +1,183 @@
+"""The pages of sessions: all of a key, and one with its runs, files and checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...blocks import CodeBlock
+from ..doors.rest.live_run import use_existing
+from ..doors.rest.live_runs import LiveRuns
+from ..doors.rest.requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest
+from ..doors.rest.session_actions import SessionActions
+from ..http.services import Services
+from ..owners import Owner
+from ..refusals import PageNotFound, RunNotFound
+from ..sessions.files import FileInfo
+from .checkpoint_tree import CheckpointNode, checkpoint_tree
+from .forms import read_form, to_model
+from .gate import Visitor
+from .pages import Pages, path_part, see_other
+from .run_views import view_run
+
+_MAX_FORM_BYTES = 1 << 16
+_MAX_RUNS = 20  # in a page
+_MAX_FILES = 500
+_CONFIRMED = ("restore", "fork", "drop", "restart", "end")
+
+
+@dataclass(frozen=True)
+class SessionContent:
+    """What a session has: its first files, how many there are, and its checkpoints."""
+
+    files: list[FileInfo]
+    file_count: int
+    tree: CheckpointNode
+
+
+class SessionPages:
+    """Show sessions and what can be done with them."""
+
+    def __init__(
+        self, services: Services, runs: LiveRuns, actions: SessionActions, pages: Pages
+    ) -> None:
+        self._store, self._runs = services.store, runs
+        self._actions, self._pages = actions, pages
+
+    async def show_sessions(self, _request: Request, visitor: Visitor) -> Response:
+        """Answer GET sessions."""
+        found = self._actions.list(visitor.owner)
+        counts = {
+            each.id: sum(not run.is_done for run in self._runs.of_session(visitor.owner, each.id))
+            for each in found
+        }
+        return self._pages.answer("sessions.html", visitor, sessions=found, counts=counts)
+
+    async def create_session(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions."""
+        fields = await read_form(request, _MAX_FORM_BYTES)
+        body = to_model(NewSession, id=fields.get("id", "").strip() or None)
+        made, _ = await self._actions.create(visitor.owner, body)
+        return _to_session(made.id)
+
+    async def show_session(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET sessions/ID. The query `code_of` names a run whose code is in the form."""
+        owner, session_id = visitor.owner, _session_id(request)
+        session = self._actions.get(owner, session_id)
+        block = self._find_code(owner, request.query_params.get("code_of", ""))
+        runs = self._runs.of_session(owner, session_id)[::-1]
+        return self._pages.answer(
+            "session.html",
+            visitor,
+            session=session,
+            runs=[await view_run(live) for live in runs[:_MAX_RUNS]],
+            hidden_runs=len(runs[_MAX_RUNS:]),
+            code=block.code,
+            language=block.language,
+            state=await self._state(owner, session_id),
+        )
+
+    def _find_code(self, owner: Owner, run_id: str) -> CodeBlock:
+        """Return the code of a run; nothing if it is forgotten by now."""
+        with contextlib.suppress(RunNotFound):
+            return self._runs.find(owner, run_id).settings.block
+        return CodeBlock("", "python")
+
+    async def show_state(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET sessions/ID/state: what the script of the console replaces in the page."""
+        owner, session_id = visitor.owner, _session_id(request)
+        return self._pages.answer(
+            "session_state.html",
+            visitor,
+            session=self._actions.get(owner, session_id),
+            state=await self._state(owner, session_id),
+        )
+
+    async def _state(self, owner: Owner, session_id: str) -> SessionContent:
+        async with use_existing(self._store, owner, session_id) as session:
+            found = await asyncio.to_thread(session.files.list_folder, recursive=True)
+            existing = {each.identifier for each in self._store.sessions_of(owner)}
+            tree = checkpoint_tree(session, existing)
+        files: list[FileInfo] = [each for each in found if not each.is_folder]
+        return SessionContent(files[:_MAX_FILES], len(files), tree)
+
+    async def confirm(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET sessions/ID/ACTION: ask before something is lost, or for a name."""
+        session = self._actions.get(visitor.owner, _session_id(request))
+        action = request.path_params["action"]
+        if action not in _CONFIRMED:
+            raise PageNotFound("The console has no such page. Choose one above.")
+        return self._pages.answer(
+            "confirm.html",
+            visitor,
+            session=session,
+            action=action,
+            checkpoint=request.query_params.get("checkpoint", ""),
+        )
+
+    async def end_session(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/end."""
+        await self._actions.delete(visitor.owner, _session_id(request))
+        return see_other("/sessions")
+
+    async def restart_session(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/restart."""
+        session_id = _session_id(request)
+        await self._actions.restart(visitor.owner, session_id)
+        return _to_session(session_id)
+
+    async def fork_session(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/fork."""
+        fields = await read_form(request, _MAX_FORM_BYTES)
+        body = to_model(
+            ForkRequest,
+            id=fields.get("id", "").strip() or None,
+            checkpoint=fields.get("checkpoint") or None,
+            end_commands="end_commands" in fields,
+        )
+        made = await self._actions.fork(visitor.owner, _session_id(request), body)
+        return _to_session(made.id)
+
+    # checkpoints
+
+    async def create_checkpoint(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/checkpoint."""
+        fields, session_id = await read_form(request, _MAX_FORM_BYTES), _session_id(request)
+        body = to_model(
+            NewCheckpoint,
+            name=fields.get("name", "").strip() or None,
+            end_commands="end_commands" in fields,
+        )
+        await self._actions.checkpoint(visitor.owner, session_id, body)
+        return _to_session(session_id, "checkpoints")
+
+    async def restore_session(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/restore."""
+        fields, session_id = await read_form(request, _MAX_FORM_BYTES), _session_id(request)
+        body = to_model(
+            RestoreRequest,
+            checkpoint=fields.get("checkpoint", ""),
+            end_commands="end_commands" in fields,
+        )
+        await self._actions.restore(visitor.owner, session_id, body)
+        return _to_session(session_id, "checkpoints")
+
+    async def drop_checkpoint(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/drop."""
+        fields, session_id = await read_form(request, _MAX_FORM_BYTES), _session_id(request)
+        name = fields.get("checkpoint", "")
+        await self._actions.drop_checkpoint(visitor.owner, session_id, name)
+        return _to_session(session_id, "checkpoints")
+
+
+def _session_id(request: Request) -> str:
+    identifier: str = request.path_params["session_id"]
+    return identifier
+
+
+def _to_session(session_id: str, section: str = "") -> Response:
+    return see_other(f"/sessions/{path_part(session_id)}" + (f"#{section}" if section else ""))

@@ -1,0 +1,241 @@
+"""The pages of the console without a browser: what they show, do and keep from others."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from ..rest.requesting import FOREVER, parse_events, wait_for
+from ..serving import Server
+from .visiting import SAME_ORIGIN, run, send, text_of, visiting
+
+_NASTY = "<script>alert(1)</script>"
+
+
+def _create(client: httpx.Client, name: str = "") -> str:
+    return send(client, "/sessions", {"id": name})
+
+
+def test_all_answers_have_a_strict_policy(visitor: httpx.Client) -> None:
+    paths = ["/sign-in", "/playground", "/sessions", "/nothing", "/static/console.js"]
+    for path in paths:
+        answer = visitor.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        if "text/html" in answer.headers["content-type"]:
+            assert answer.headers["cache-control"] == "no-store"
+            assert not re.search(r"<script>|<style|\son\w+=|\sstyle=", answer.text)
+
+
+def test_code_runs_in_a_session_and_the_page_shows_what_it_wrote(visitor: httpx.Client) -> None:
+    path = _create(visitor)
+    page = run(visitor, f"{path}/runs", f"x = 1\nprint({_NASTY!r})\n6 * 7")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\n" in page
+    assert _NASTY not in page
+    assert "42" in page
+    page = run(visitor, f"{path}/runs", "1 / 0")
+    assert "ZeroDivisionError" in page
+    assert "exit code 1" in page
+    assert f'href="/console{path}?code_of=' in page
+
+
+def test_the_playground_runs_fresh_processes_and_other_languages(visitor: httpx.Client) -> None:
+    page = run(visitor, "/runs", "echo $((6 * 7))", place="fresh", language="sh")
+    assert "42\n" in page
+    assert "echo $((6 * 7))</textarea>" in page.replace("\r", "")
+
+
+def test_the_playground_makes_a_session_or_uses_one(visitor: httpx.Client) -> None:
+    path = _create(visitor, "play")
+    run(visitor, f"{path}/runs", "kept = 41")
+    assert "42" in run(visitor, "/runs", "kept + 1", place="session:play")
+    target = send(visitor, "/runs", {"code": "1", "place": "new"})
+    assert target.startswith("/sessions/session-")
+
+
+def test_displays_are_shown_inert(visitor: httpx.Client) -> None:
+    path = _create(visitor)
+    page = run(
+        visitor,
+        f"{path}/runs",
+        "from IPython.display import HTML, display\n"
+        "display(HTML('<b>bold</b><script>alert(1)</script><img src=x onerror=alert(2)>'))",
+    )
+    assert '<div class="display"><b>bold</b>' in page
+    assert "Part of this output is not shown" in page
+    shown = page.partition('<div class="display">')[2].partition("</div>")[0]
+    assert "script" not in shown
+    assert "onerror" not in shown
+
+
+def test_live_output_is_streamed_and_a_run_can_be_cancelled(visitor: httpx.Client) -> None:
+    path = _create(visitor)
+    target = send(visitor, f"{path}/runs", {"code": FOREVER})
+    run_id = target.partition("#run-")[2]
+    with visitor.stream("GET", f"/runs/{run_id}/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "content-security-policy" in answer.headers
+        events = parse_events(answer.iter_lines())
+        first = next(event for event in events if event.name == "parts")
+        assert first.data["parts"][0]["text"].startswith("begun")
+        send(visitor, f"/runs/{run_id}/cancel", {})
+        last = [*events][-1]
+    assert (last.name, last.data["is_done"], last.data["status"]) == ("state", True, "cancelled")
+    after = visitor.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": str(last.number)})
+    assert after.status_code == 204
+
+
+def test_following_a_run_does_not_end_it(server: Server, key: str, visitor: httpx.Client) -> None:
+    """A request of another client waits for it."""
+    path = _create(visitor)
+    target = send(visitor, f"{path}/runs", {"code": FOREVER})
+    run_id = target.partition("#run-")[2]
+    with visitor.stream("GET", f"/runs/{run_id}/events") as answer:
+        next(answer.iter_lines())
+    with server.client(key, "/v1") as api:
+        assert api.get(f"/runs/{run_id}").json()["status"] == "running"
+        api.post(f"/runs/{run_id}/cancel")
+
+
+def test_files_are_uploaded_listed_downloaded_and_deleted(visitor: httpx.Client) -> None:
+    path = _create(visitor)
+    name, content = f"{_NASTY.replace('/', '')}.html", b"<script>alert(1)</script>"
+    answer = visitor.post(f"{path}/files", files={"file": (name, content)}, headers=SAME_ORIGIN)
+    assert answer.headers["location"] == f"/console{path}#files"
+    page = visitor.get(path).text
+    assert name not in page
+    found = re.search(r'href="/console(/sessions/[^"]*/files/[^"]*)"', page)
+    assert found is not None
+    got = visitor.get(found[1])
+    assert got.content == content
+    assert got.headers["content-disposition"].startswith("attachment")
+    assert got.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in got.headers["content-security-policy"]
+    send(visitor, f"{path}/delete-file", {"path": found[1].rpartition("/")[2]})
+    assert "There is no file." in visitor.get(path).text
+
+
+def test_uploads_from_other_sites_are_refused(visitor: httpx.Client) -> None:
+    path = _create(visitor)
+    answer = visitor.post(
+        f"{path}/files", files={"file": ("a", b"")}, headers={"Sec-Fetch-Site": "cross-site"}
+    )
+    assert answer.status_code == 403
+
+
+def test_checkpoints_are_a_tree_to_restore_and_fork_from(visitor: httpx.Client) -> None:
+    path = _create(visitor)
+    run(visitor, f"{path}/runs", "x = 1")
+    for name in ("first", "second"):
+        send(visitor, f"{path}/checkpoint", {"name": name})
+        run(visitor, f"{path}/runs", "x += 1")
+    asked = visitor.get(f"{path}/restore", params={"checkpoint": "first"})
+    assert "What has changed since is lost" in text_of(asked)
+    send(visitor, f"{path}/restore", {"checkpoint": "first"})
+    assert "\n1</pre>" in run(visitor, f"{path}/runs", "x")
+    send(visitor, f"{path}/checkpoint", {"name": "third"})
+    fork = send(visitor, f"{path}/fork", {"checkpoint": "second"})
+    assert "\n2</pre>" in run(visitor, f"{fork}/runs", "x")
+    assert _tree(visitor.get(path).text) == [
+        (1, "first"), (2, "second"), (3, f"fork {fork.rpartition('/')[2]}"), (2, "third, current"),
+    ]  # fmt: skip
+    send(visitor, f"{path}/drop", {"checkpoint": "first"})
+    assert [depth for depth, _ in _tree(visitor.get(path).text)] == [1, 2, 1]
+
+
+def _tree(page: str) -> list[tuple[int, str]]:
+    """Return the depth and the name of each checkpoint and fork."""
+    tree = page.partition('class="tree"')[2].partition("<form")[0]
+    found, depth = list[tuple[int, str]](), 0
+    for tag, name, badge, fork in re.findall(
+        r'(</?ul>)|<span class="name">([^<]*)</span>( <span class="badge")?|>session ([^<]*)</a>',
+        tree,
+    ):
+        depth += {"<ul>": 1, "</ul>": -1}.get(tag, 0)
+        if name or fork:
+            found.append((depth, f"fork {fork}" if fork else name + (", current" if badge else "")))
+    return found
+
+
+def test_sessions_can_be_restarted_and_ended(visitor: httpx.Client) -> None:
+    path = _create(visitor, "short")
+    run(visitor, f"{path}/runs", "x = 1")
+    send(visitor, f"{path}/restart", {})
+    assert "NameError" in run(visitor, f"{path}/runs", "x")
+    assert send(visitor, f"{path}/end", {}) == "/sessions"
+    assert visitor.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["", "/state", "/restore", "/fork", "/end", "/files/a.txt"])
+def test_sessions_of_other_keys_are_not_found(
+    visitor: httpx.Client, stranger: httpx.Client, path: str
+) -> None:
+    session = _create(visitor, "own")
+    files = {"file": ("a.txt", b"a")}
+    visitor.post(f"{session}/files", files=files, headers=SAME_ORIGIN)
+    assert visitor.get(f"{session}{path}").status_code == 200
+    assert stranger.get(f"{session}{path}").status_code == 404
+    assert "own" not in stranger.get("/sessions").text
+
+
+@pytest.mark.parametrize(
+    "action", "runs files delete-file checkpoint restore drop fork restart end".split()
+)
+def test_forms_do_nothing_to_sessions_of_other_keys(
+    visitor: httpx.Client, stranger: httpx.Client, action: str
+) -> None:
+    session = _create(visitor, "own")
+    fields = {"code": "1", "path": "a", "checkpoint": "a"}
+    answer = stranger.post(f"{session}/{action}", data=fields, headers=SAME_ORIGIN)
+    assert answer.status_code == 404
+    assert visitor.get(session).status_code == 200
+
+
+def test_runs_of_other_keys_are_not_found(visitor: httpx.Client, stranger: httpx.Client) -> None:
+    target = send(visitor, "/runs", {"code": FOREVER, "place": "fresh"})
+    path = target.partition("#")[0]
+    assert stranger.get(path).status_code == 404
+    assert stranger.get(f"{path}/events").status_code == 404
+    assert stranger.post(f"{path}/cancel", headers=SAME_ORIGIN).status_code == 404
+    send(visitor, f"{path}/cancel", {})
+
+
+def test_bad_input_gets_a_page_that_names_the_field(visitor: httpx.Client) -> None:
+    answer = visitor.post("/sessions", data={"id": "no spaces"}, headers=SAME_ORIGIN)
+    assert answer.status_code == 400
+    assert "The field 'id' is not valid" in text_of(answer)
+    answer = visitor.post("/runs", data={"code": "1", "language": "x"}, headers=SAME_ORIGIN)
+    assert "'x' does not run here" in text_of(answer)
+    answer = visitor.post("/runs", data={"code": "1", "place": "x"}, headers=SAME_ORIGIN)
+    assert answer.status_code == 400
+    many = {f"field{number}": "" for number in range(100)}
+    answer = visitor.post("/sessions", data=many, headers=SAME_ORIGIN)
+    assert "too many fields" in text_of(answer)
+    answer = visitor.post("/runs", data={"code": "x" * (2 << 20)}, headers=SAME_ORIGIN)
+    assert answer.status_code == 413
+
+
+def test_quotas_hold_in_the_console(server: Server) -> None:
+    from cellblock.server.owners import Quotas
+
+    with visiting(server, server.add_key("console quota", quotas=Quotas(sessions=1))) as client:
+        _create(client)
+        answer = client.post("/sessions", data={}, headers=SAME_ORIGIN)
+        assert answer.status_code == 429
+        assert "already has 1 sessions" in text_of(answer)
+
+
+def test_runs_of_the_rest_door_are_shown_too(
+    server: Server, key: str, visitor: httpx.Client
+) -> None:
+    path = _create(visitor)
+    with server.client(key, "/v1") as api:
+        api.post(f"{path}/runs", json={"code": "print('from', 'the door')"})
+    page = wait_for(lambda: visitor.get(path).text)
+    assert "from the door" in page
