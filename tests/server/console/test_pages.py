@@ -86,9 +86,21 @@ def test_live_output_is_streamed_and_a_run_can_be_cancelled(visitor: httpx.Clien
         assert first.data["parts"][0]["text"].startswith("begun")
         send(visitor, f"/runs/{run_id}/cancel", {})
         last = [*events][-1]
-    assert (last.name, last.data["is_done"], last.data["status"]) == ("state", True, "cancelled")
+    assert (last.name, last.data["is_last"], last.data["status"]) == ("state", True, "cancelled")
     after = visitor.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": str(last.number)})
     assert after.status_code == 204
+
+
+def test_the_last_event_is_marked_also_if_the_run_has_ended_before(visitor: httpx.Client) -> None:
+    """The script of the console stops to read there."""
+    path = _create(visitor)
+    target = send(visitor, f"{path}/runs", {"code": "print('shown')"})
+    wait_for(lambda: "exit code 0" in visitor.get(path).text)
+    answer = visitor.get(f"/runs/{target.partition('#run-')[2]}/events")
+    *before, last = parse_events(answer.text.splitlines())
+    assert "shown\n" in answer.text.encode().decode("unicode_escape")
+    assert last.data["is_last"]
+    assert not any(event.data.get("is_last") for event in before)
 
 
 def test_following_a_run_does_not_end_it(server: Server, key: str, visitor: httpx.Client) -> None:

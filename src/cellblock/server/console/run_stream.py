@@ -22,11 +22,11 @@ class OutputParts(BaseModel):
 
 
 class RunState(BaseModel):
-    """`state`: whether the run waits, runs or has ended."""
+    """`state`: whether the run waits, runs or has ended. `is_last` marks the last event."""
 
     status: str
     summary: str
-    is_done: bool
+    is_last: bool = False
 
 
 def stream_run(live: LiveRun, after: int) -> Response:
@@ -54,9 +54,9 @@ async def _encode_all(live: LiveRun, after: int) -> AsyncGenerator[bytes]:
                 was_started = True
                 yield encode("state", _state(live))
     # One number more: a client that has it has seen the end.
-    yield encode("state", _state(live), len(live.events) + 1)
+    yield encode("state", _state(live, is_last=True), len(live.events) + 1)
 
 
-def _state(live: LiveRun) -> RunState:
+def _state(live: LiveRun, *, is_last: bool = False) -> RunState:
     status, summary = describe(live)
-    return RunState(status=status, summary=summary, is_done=live.is_done)
+    return RunState(status=status, summary=summary, is_last=is_last)

@@ -82,10 +82,10 @@ function follow(article) {
     JSON.parse(event.data).parts.forEach((part) => log.add(part));
   });
   source.addEventListener("state", (event) => {
-    const { status, summary, is_done: isDone } = JSON.parse(event.data);
+    const { status, summary, is_last: isLast } = JSON.parse(event.data);
     article.querySelector("[data-status]").textContent = status;
     article.querySelector("[data-summary]").textContent = summary;
-    if (isDone) end(`The run has ended: ${status}.`);
+    if (isLast) end(`The run has ended: ${status}.`);
   });
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) end("The output is not followed any more. Reload the page.");
