@@ -223,6 +223,16 @@ def context_of(headers: Mapping[str, str]) -> object:
     return propagate.extract(headers)
 
 
+def headers_of_context() -> dict[str, str]:
+    """Return the headers by which a service continues the present trace. {} without an SDK."""
+    headers = dict[str, str]()
+    if _tracer() is not None:
+        from opentelemetry import propagate
+
+        propagate.inject(headers)
+    return headers
+
+
 @contextlib.contextmanager
 def continued(context: object) -> Generator[None]:
     """Let spans begin below `context`; None changes nothing."""

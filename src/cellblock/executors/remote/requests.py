@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from ...errors import ServiceError
+from ...tracing import headers_of_context
 from .access_token import AccessToken
 from .retries import NoAnswer, retry_delay
 from .service_errors import refusal, unreachable, untrusted
@@ -117,6 +118,7 @@ class RequestSender:
                 URL(f"{self.endpoint}/{request.path}?{urlencode(request.query)}", encoded=True),
                 data=_json(request) if request.file is None else await _form(files, *request.file),
                 headers={
+                    **headers_of_context(),
                     "Authorization": f"Bearer {token}",
                     **({} if request.body is None else _JSON_HEADERS),
                 },
