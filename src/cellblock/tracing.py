@@ -7,15 +7,17 @@ before the program itself has imported it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
-import importlib.metadata
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+from . import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
@@ -118,10 +120,8 @@ class _OpenSpan(Span):
                 self._span.record_exception(error)
         self._span.end()
 
-    @contextlib.contextmanager
-    def current(self) -> Generator[None]:
-        with _attached(self._context):
-            yield
+    def current(self) -> contextlib.AbstractContextManager[None]:
+        return _attached(self._context)
 
     def __enter__(self) -> Self:
         self._entered = self.current()
@@ -267,8 +267,6 @@ def _encodable(value: Value) -> Any:
 
 def _error_type(error: BaseException) -> str:
     """Return the full name of the class of `error`."""
-    import asyncio
-
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         return CANCELLED
     kind = type(error)
@@ -301,6 +299,5 @@ def _tracer() -> Tracer | None:
     if isinstance(provider, trace.ProxyTracerProvider):
         return None
     if _known is None or _known[0] is not provider:
-        version = importlib.metadata.version("cellblock")
-        _known = provider, provider.get_tracer("cellblock", version)
+        _known = provider, provider.get_tracer("cellblock", __version__)
     return _known[1]
