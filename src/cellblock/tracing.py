@@ -17,8 +17,6 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from . import __version__
-
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
@@ -299,5 +297,6 @@ def _tracer() -> Tracer | None:
     if isinstance(provider, trace.ProxyTracerProvider):
         return None
     if _known is None or _known[0] is not provider:
-        _known = provider, provider.get_tracer("cellblock", __version__)
+        version: str = sys.modules["cellblock"].__version__  # which is above all layers
+        _known = provider, provider.get_tracer("cellblock", version)
     return _known[1]
