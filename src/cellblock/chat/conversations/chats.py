@@ -48,10 +48,11 @@ class ChatOptions:
 class Chatter(Summarizes, Protocol):
     """An agent that chats."""
 
-    name: str
     client_cache: AbstractCache | None
     _human_input: list[str]
 
+    @property
+    def name(self) -> str: ...
     @property
     def chat_messages(self) -> dict[Any, list[ChatMessage]]: ...
     @property
