@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ..aio.background_loop import background_loop
 from ..aio.shielded import run_to_end
@@ -28,6 +28,28 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
+class Pool(Protocol):
+    """Where programs are judged, several at a time. Entering starts it, leaving ends all runs."""
+
+    @property
+    def places(self) -> int:
+        """How many programs may run or wait to run, so that none of its CPUs is idle."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    async def judge(self, program: Program) -> Verdict:
+        """Return the verdict on `program`."""
+        ...
+
+
 class WorkerPool:
     """At most `size` workers, started when they are needed. Entering starts the first one.
 
@@ -36,6 +58,7 @@ class WorkerPool:
 
     def __init__(self, settings: WorkerSettings, size: int, retries: int) -> None:
         self._settings, self._retries = settings, retries
+        self.places = 2 * size  # one waits for each that runs
         self._places = asyncio.Semaphore(size)  # waited for on the background loop alone
         self._idle: list[Worker] = []
         self._workers: list[Worker] = []

@@ -15,8 +15,9 @@ from ..errors import BackendError
 from ..executors.base import CodeExecutor
 from .index import ProgramIndex
 from .journal import Journal
-from .pool import WorkerPool, usable_cpus
+from .pool import Pool, WorkerPool, usable_cpus
 from .programs import JudgeLimits, Program
+from .ray_pool import RayPool
 from .summary import Summary
 from .tests import Tests
 from .verdicts import Verdict
@@ -33,21 +34,10 @@ _MAX_FAILURES = 10  # programs in a row that could not be judged
 class _Options:
     """The arguments of `run_many`, checked."""
 
-    concurrency: int
     limits: JudgeLimits
     tests: Tests | None
     is_ordered: bool
     on_progress: OnProgress | None
-
-    @property
-    def places(self) -> int:
-        """How many programs may run or wait to run: one waits for each that runs."""
-        return 2 * self.concurrency
-
-    @property
-    def look_ahead(self) -> int:
-        """How many programs may have been taken whose verdicts were not yielded."""
-        return max(_MIN_LOOK_AHEAD, 8 * self.places) if self.is_ordered else self.places
 
 
 class _Position(NamedTuple):
@@ -64,6 +54,7 @@ def run_many(
     concurrency: int | None = None,
     limits: JudgeLimits | None = None,
     tests: Tests | None = None,
+    cluster: str | None = None,
     ordered: bool = True,
     journal: str | os.PathLike[str] | Journal | None = None,
     retries: int = 2,
@@ -78,6 +69,9 @@ def run_many(
     concurrency   how many programs run at a time. None: one on each CPU that is usable
     limits        how much one run may use. None: `JudgeLimits()`
     tests         the tests of programs that have none
+    cluster       the address of a Ray cluster whose nodes run the programs, or "auto"; see
+                  `ray.init`. Then `concurrency` is the number of CPUs to use; None: all of the
+                  cluster. Needs the extra `ray` here, and Cellblock on all nodes
     ordered       yield the verdicts in the order of the programs, else as they are known. At
                   most 64 verdicts, or 16 for each program that runs, wait for an earlier one
     journal       a file that keeps the verdicts. If it has verdicts of an earlier run on the same
@@ -91,16 +85,19 @@ def run_many(
     Raise `BackendError` if ten programs in a row could not be judged. Closing the generator early
     ends all runs.
     """
-    if concurrency is None:
-        concurrency = usable_cpus()
-    _check_count("concurrency", concurrency, 1)
+    if concurrency is not None:
+        _check_count("concurrency", concurrency, 1)
     _check_count("retries", retries, 0)
     if not isinstance(programs, Iterable | AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ValueError(f"Pass an iterable of programs, not a {type(programs).__name__}.")
     limits = JudgeLimits() if limits is None else limits
-    pool = WorkerPool(WorkerSettings(executor, limits), concurrency, retries)
+    settings = WorkerSettings(executor, limits)
+    pool = (
+        WorkerPool(settings, concurrency or usable_cpus(), retries)
+        if cluster is None
+        else RayPool(cluster, settings, retries, concurrency)
+    )
     options = _Options(
-        concurrency=concurrency,
         limits=limits,
         tests=tests,
         is_ordered=ordered,
@@ -116,7 +113,7 @@ def _check_count(name: str, value: object, minimum: int) -> None:
 
 async def _run(
     programs: Programs,
-    pool: WorkerPool,
+    pool: Pool,
     journal: str | os.PathLike[str] | Journal | None,
     options: _Options,
 ) -> AsyncGenerator[Verdict, None]:
@@ -136,7 +133,7 @@ class _Batch:
     """The programs that were taken, and the verdicts on them that were not yielded yet."""
 
     def __init__(
-        self, programs: Programs, pool: WorkerPool, journal: Journal | None, options: _Options
+        self, programs: Programs, pool: Pool, journal: Journal | None, options: _Options
     ) -> None:
         self._pool, self._journal, self._options = pool, journal, options
         self._index = ProgramIndex() if journal is None else None
@@ -184,11 +181,13 @@ class _Batch:
         return self._yielded if self._yielded in self._known else None
 
     def _has_room(self) -> bool:
+        places = self._pool.places
+        ahead = max(_MIN_LOOK_AHEAD, 8 * places) if self._options.is_ordered else places
         return (
             not self._is_exhausted
             and self._taking is None
-            and len(self._running) < self._options.places
-            and self._taken - self._yielded < self._options.look_ahead
+            and len(self._running) < places
+            and self._taken - self._yielded < ahead
         )
 
     def _take_programs(self) -> None:

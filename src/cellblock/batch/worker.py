@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import warnings
@@ -47,6 +48,11 @@ class WorkerSettings:
             )
         model = saved.dump_component()
         self._model = replace(model, config=_config(model.config, limits))
+
+    @property
+    def key(self) -> str:
+        """What tells these settings from others."""
+        return json.dumps([asdict(self._model), asdict(self.limits)], sort_keys=True)
 
     def make_executor(self) -> CommandLineExecutor:
         """Return a new executor."""

@@ -40,6 +40,11 @@ _WALL_FACTOR, _MIN_WALL_SECONDS = 6, 60  # of the CPU seconds; seconds
     help="How many programs run at a time.  [default: one on each usable CPU]",
 )
 @click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Run the programs on the nodes of a Ray cluster, such as auto or head:6379.",
+)
+@click.option(
     "--cpu-seconds",
     type=FiniteFloat(min=0, min_open=True),
     default=10,

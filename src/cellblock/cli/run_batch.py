@@ -69,6 +69,7 @@ async def _judge_all(
         executor=make_executor(settings, None, display.note),
         concurrency=settings.concurrency,
         limits=_limits(settings),
+        cluster=settings.ray,
         ordered=False,  # the file is sorted at the end
         journal=journal,
         on_progress=display.show,

@@ -80,5 +80,6 @@ class BatchSettings(Settings):
     file: str
     output: str
     concurrency: int | None
+    ray: str | None
     cpu_seconds: float
     as_completed: bool

@@ -1,0 +1,193 @@
+"""RayPool: judge programs on the nodes of a Ray cluster.
+
+Ray schedules, spreads, repeats and scales: each task judges a few programs on one CPU of some node,
+in sandboxes that its worker process keeps for the next task. Tasks of nodes that are lost run again
+elsewhere. See https://docs.ray.io/en/latest/ray-core/tasks.html.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import BackendError
+from .pool import WorkerPool
+from .programs import Program
+from .verdicts import Verdict
+from .worker import WorkerSettings
+
+_TASK_SECONDS = 1.0  # that a task should take: a lost node costs as much
+_MAX_PROGRAMS = 32  # of one task
+_PER_CPU = 2  # tasks: one waits for each that runs, which also tells an autoscaler of the load
+_RUNS_PER_CPU = 2  # programs that a task judges at a time: starting one also waits
+_CONNECT_SECONDS = 30.0
+_CPU_COUNT_SECONDS = 2.0  # for which a number of CPUs is believed
+
+_pools: dict[str, WorkerPool] = {}  # at most one: see `_pool_of_process`
+
+
+class RayPool:
+    """Judge programs on a cluster. Entering connects to it, leaving cancels what runs.
+
+    address   "auto", or an address of `ray.init`, such as "ray-head:6379". A connection that the
+              process already has is used, and stays
+    """
+
+    def __init__(
+        self, address: str, settings: WorkerSettings, retries: int, cpus: int | None
+    ) -> None:
+        """Use at most `cpus` CPUs. Raise `ModuleNotFoundError` without the extra `ray`."""
+        self._ray: Any = _import_ray()
+        self._address, self._settings, self._retries = address, settings, retries
+        self._cpus = cpus
+        self._waiting = deque[tuple[Program, asyncio.Future[Verdict]]]()
+        self._running = dict[Any, asyncio.Task[None]]()  # by the reference of Ray's task
+        self._seconds = _TASK_SECONDS  # a program takes, as far as is known
+        self._known_cpus, self._known_at = 1, float("-inf")
+        self._must_disconnect = False
+        self._judge_on_node: Any = None
+        self._saved_settings: Any = None
+
+    @property
+    def places(self) -> int:
+        """How many programs may wait and run."""
+        return _MAX_PROGRAMS * self._max_tasks()
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raise `BackendError` if the cluster cannot be reached."""
+        if not self._ray.is_initialized():
+            try:
+                await _check_port(self._address)
+                await asyncio.to_thread(
+                    self._ray.init, self._address, log_to_driver=False, logging_level="error"
+                )
+            except (OSError, RuntimeError, ValueError) as error:
+                raise BackendError(
+                    f"No Ray cluster can be reached at {self._address!r}: {error}. "
+                    "Start one with `ray start --head`."
+                ) from error
+            self._must_disconnect = True
+        options = {
+            "num_cpus": 1,
+            "scheduling_strategy": "SPREAD",
+            "max_retries": self._retries,
+        }
+        self._judge_on_node = self._ray.remote(**options)(_judge_on_node)
+        self._saved_settings = self._ray.put(self._settings)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for reference, task in self._running.items():
+            self._ray.cancel(reference)
+            task.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
+        if self._must_disconnect:
+            await asyncio.to_thread(self._ray.shutdown)
+
+    async def judge(self, program: Program) -> Verdict:
+        """Return the verdict on `program`."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((program, future))
+        self._start_tasks()
+        return await future
+
+    def _max_tasks(self) -> int:
+        if self._cpus is not None:
+            return _PER_CPU * self._cpus
+        if (now := time.monotonic()) - self._known_at > _CPU_COUNT_SECONDS:
+            self._known_cpus = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+            self._known_at = now
+        return _PER_CPU * self._known_cpus
+
+    def _start_tasks(self) -> None:
+        """Start tasks for the programs that wait, unless enough run."""
+        limit = self._max_tasks()
+        while self._waiting and len(self._running) < limit:
+            size = min(_MAX_PROGRAMS, max(1, int(_TASK_SECONDS / self._seconds)))
+            jobs = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
+            jobs = [job for job in jobs if not job[1].done()]  # cancelled
+            if jobs:
+                programs = [program for program, _ in jobs]
+                reference = self._judge_on_node.remote(
+                    self._saved_settings, self._retries, programs
+                )
+                self._running[reference] = asyncio.create_task(self._finish(reference, jobs))
+
+    async def _finish(
+        self, reference: Any, jobs: list[tuple[Program, asyncio.Future[Verdict]]]
+    ) -> None:
+        """Wait for a task, and pass on its verdicts."""
+        try:
+            verdicts: list[Verdict] = await reference
+        except self._ray.exceptions.RayError as error:
+            message = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+            attempts = self._retries + 1
+            verdicts = [
+                Verdict(id=each.id, outcome="not_judged", message=message, attempts=attempts)
+                for each, _ in jobs
+            ]
+        else:
+            self._seconds = max(1e-4, sum(each.wall_seconds for each in verdicts) / len(verdicts))
+        finally:
+            del self._running[reference]
+        for (_, future), verdict in zip(jobs, verdicts, strict=True):
+            if not future.done():
+                future.set_result(verdict)
+        self._start_tasks()
+
+
+async def _check_port(address: str) -> None:
+    """Raise `OSError` if nothing listens there: `ray.init` would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        writer.close()
+
+
+def _judge_on_node(
+    settings: WorkerSettings, retries: int, programs: list[Program]
+) -> list[Verdict]:
+    """Judge `programs`, in a task of Ray."""
+    return asyncio.run(_judge_all(settings, retries, programs))
+
+
+async def _judge_all(
+    settings: WorkerSettings, retries: int, programs: list[Program]
+) -> list[Verdict]:
+    pool = await _pool_of_process(settings, retries)
+    return await asyncio.gather(*map(pool.judge, programs))
+
+
+async def _pool_of_process(settings: WorkerSettings, retries: int) -> WorkerPool:
+    """Return the pool that this worker process of Ray keeps, made anew for other settings.
+
+    Ray runs one task of ours at a time in a process, and ends the process when it is idle.
+    """
+    key = f"{retries} {settings.key}"
+    for other in [other for other in _pools if other != key]:
+        await _pools.pop(other).__aexit__(None, None, None)
+    if key not in _pools:
+        _pools[key] = WorkerPool(settings, _RUNS_PER_CPU, retries)
+    return _pools[key]
+
+
+def _import_ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ModuleNotFoundError(
+            "cluster=... needs Ray: pip install 'cellblock[ray]', on all nodes.", name="ray"
+        ) from None

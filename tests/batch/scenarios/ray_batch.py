@@ -1,0 +1,75 @@
+"""Judge programs on a Ray cluster of three nodes on loopback, and kill one in the middle.
+
+Prints a JSON object: what became of the programs, by the name of the run.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+os.environ["RAY_raylet_start_wait_time_s"] = "240"  # on a busy machine
+
+import ray
+from ray.cluster_utils import Cluster
+
+from cellblock.batch import Case, InputOutputTests, JudgeLimits, Program, run_many
+from cellblock.errors import BackendError
+from cellblock.sync import run_many as run_many_sync
+
+COUNT = 120
+LIMITS = JudgeLimits(cpu_seconds=0.5)
+PROGRAMS = [
+    Program(
+        id=str(number),
+        code="while True: pass" if number % 50 == 7 else f"print({number})",
+        tests=InputOutputTests(cases=(Case("", str(number - number % 3)),)),
+    )
+    for number in range(COUNT)
+]
+FOUND = {}
+
+
+def record(name, verdicts):
+    FOUND[name] = [[each.id, each.outcome] for each in verdicts]
+
+
+async def run_with_a_lost_node(cluster, node):
+    verdicts = []
+    async for verdict in run_many(PROGRAMS, limits=LIMITS, cluster=cluster.address):
+        verdicts.append(verdict)
+        if len(verdicts) == COUNT // 4:
+            cluster.remove_node(node, allow_graceful=False)
+    record("with a lost node", verdicts)
+
+
+async def stop_early(address):
+    verdicts = run_many(PROGRAMS, limits=LIMITS, cluster=address, journal="journal", ordered=False)
+    async with contextlib.aclosing(verdicts):
+        async for _ in verdicts:
+            if len(open("journal").readlines()) >= COUNT // 4:
+                break
+    FOUND["is connected"] = ray.is_initialized()
+
+
+record("on this machine", run_many_sync(PROGRAMS, limits=LIMITS))
+try:
+    list(run_many_sync(PROGRAMS, cluster="127.0.0.1:1"))
+except BackendError as error:
+    FOUND["no cluster"] = str(error)
+node = {"include_dashboard": False, "object_store_memory": 80 << 20}
+cluster = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
+nodes = [cluster.add_node(num_cpus=1, **node) for _ in range(2)]
+asyncio.run(run_with_a_lost_node(cluster, nodes[1]))
+asyncio.run(stop_early(cluster.address))
+with open("programs.jsonl", "w") as file:
+    file.writelines(f"{program.to_json()}\n" for program in PROGRAMS)
+argv = [sys.executable, "-m", "cellblock.cli", "batch", "programs.jsonl", "-o", "journal"]
+argv += ["--cpu-seconds", "0.5", "--ray", cluster.address]
+done = subprocess.run(argv, capture_output=True, text=True)
+FOUND["command"] = [done.returncode, done.stderr]
+record("resumed by the command", run_many_sync(PROGRAMS, limits=LIMITS, journal="journal"))
+cluster.shutdown()
+print(json.dumps(FOUND))

@@ -1,0 +1,42 @@
+"""Batches on a Ray cluster of three nodes on loopback: the same verdicts as on one machine."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cellblock.batch import Program, run_many
+from tests.executors.session.live_session import skip_without_sandbox
+from tests.frameworks import run_in_framework
+
+RAY = ("ray==2.60.0",)
+SCENARIO = Path(__file__).parent / "scenarios" / "ray_batch.py"
+
+
+@pytest.mark.pythons
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_cluster_gives_the_same_verdicts_even_if_a_node_is_lost(tmp_path: Path) -> None:
+    skip_without_sandbox()
+    found = json.loads(run_in_framework(RAY, tmp_path, SCENARIO).splitlines()[-1])
+    expected = found["on this machine"]
+    assert Counter(outcome for _, outcome in expected) == {
+        "passed": 39,
+        "failed": 78,
+        "timeout": 3,
+    }
+    assert found["with a lost node"] == expected
+    assert not found["is connected"]
+    status, notes = found["command"]
+    assert status == 1, notes
+    assert found["resumed by the command"] == expected
+    assert "No Ray cluster can be reached at '127.0.0.1:1'" in found["no cluster"]
+
+
+def test_without_ray_the_error_names_the_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'cellblock\[ray\]'"):
+        run_many([Program(id="1", code="")], cluster="auto")
