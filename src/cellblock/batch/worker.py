@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import cast
 
 from ..components import SavedComponent
