@@ -200,3 +200,43 @@ def test_programs_come_from_standard_input(cwd: Path) -> None:
     assert done.returncode == 2
     assert "line 3 of standard input: The line is not JSON" in done.stderr
     assert [json.loads(line)["id"] for line in Path("out").read_text().splitlines()] == ["a", "b"]
+
+
+def test_samples_of_a_data_set_are_judged() -> None:
+    skip_without_sandbox()
+    problem = {
+        "task_id": "Test/0",
+        "prompt": 'def twice(n):\n    """Return 2 n."""\n',
+        "canonical_solution": "    return 2 * n\n",
+        "test": "def check(candidate):\n    assert candidate(4) == 8\n",
+        "entry_point": "twice",
+    }
+    Path("problems.jsonl").write_text(json.dumps(problem))
+    command = ["batch", "problems.jsonl", "--format", "humaneval"]
+    assert run_command(*command, "-o", "own").returncode == 0
+    answers = [{"task_id": "Test/0", "completion": f"    return {n} * n\n"} for n in (2, 3)]
+    Path("samples.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    done = run_command(*command, "--samples", "samples.jsonl", "-o", "verdicts.jsonl")
+    assert done.returncode == 1
+    assert [(each.id, each.outcome) for each in verdicts()] == [
+        ("Test/0#0", "passed"),
+        ("Test/0#1", "failed"),
+    ]
+    Path("samples.jsonl").write_text('{"task_id": "Test/1"}')
+    done = run_command(*command, "--samples", "samples.jsonl", "-o", "verdicts.jsonl")
+    assert (done.returncode, "line 1: the task 'Test/1' is not among" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--samples", "x"], "--samples applies only to --format humaneval and mbpp"),
+        (["--image", "x"], "--image applies only to --executor docker"),
+        (["--executor", "local", "--network"], "--network does not apply to --executor local"),
+        (["--cpu-seconds", "0"], "--cpu-seconds"),
+        (["--memory", "1M"], "too small to start Python"),
+    ],
+)
+def test_wrong_option_is_refused(options: list[str], message: str) -> None:
+    done = run_command(*arguments(*options))
+    assert (done.returncode, message in done.stderr) == (2, True)

@@ -24,6 +24,20 @@ _WALL_FACTOR, _MIN_WALL_SECONDS = 6, 60  # of the CPU seconds; seconds
     help="The file of the verdicts. If it has some already, the batch continues.",
 )
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(("jsonl", "humaneval", "mbpp")),
+    default="jsonl",
+    show_default=True,
+    help="The form of FILE: programs, or the problems of a data set as it is published.",
+)
+@click.option(
+    "--samples",
+    metavar="FILE",
+    help="Answers to the problems of a data set: JSON lines with task_id and completion. By "
+    "default its own answers.",
+)
+@click.option(
     "--executor",
     type=click.Choice(_EXECUTORS),
     default="sandbox",
@@ -85,6 +99,10 @@ def command(**options: Any) -> int:
         context.fail("--network does not apply to --executor local, which always has the network")
     if settings.image is not None and settings.executor != "docker":
         context.fail("--image applies only to --executor docker")
+    if settings.samples is not None and settings.form == "jsonl":
+        context.fail("--samples applies only to --format humaneval and mbpp")
+    if settings.file == "-" and settings.form != "jsonl":
+        context.fail(f"--format {settings.form} needs a file, not standard input")
     check_env(settings.env, settings.executor)
     # Imported here, so that --help and usage errors stay fast.
     import asyncio

@@ -17,10 +17,14 @@ class InvalidProgramFile(Exception):
 
 
 class ProgramFile:
-    """The programs in the file `path`; "-" is standard input. Empty lines are left out."""
+    """The programs in the file `path`; "-" is standard input. Empty lines are left out.
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    form      "jsonl": one program on each line. "humaneval" or "mbpp": a published data set
+    samples   the file of the answers to the problems of a data set. None: its own answers
+    """
+
+    def __init__(self, path: str, form: str = "jsonl", samples: str | None = None) -> None:
+        self._path, self._form, self._samples = path, form, samples
         self._name = "standard input" if path == "-" else path
 
     def count(self) -> int | None:
@@ -28,15 +32,18 @@ class ProgramFile:
 
         Return None for what can be read only once. Raise `InvalidProgramFile`.
         """
-        if self._path == "-" or (os.path.exists(self._path) and not os.path.isfile(self._path)):
+        files = [self._path, *([] if self._samples is None else [self._samples])]
+        if any(os.path.exists(file) and not os.path.isfile(file) for file in files):
+            return None
+        if self._path == "-":
             return None
         index, count = ProgramIndex(), 0
         try:
-            for number, program in self._numbered():
+            for where, program in self._located():
                 try:
                     index.add_program(program.id)
                 except ValueError as error:
-                    raise InvalidProgramFile(f"line {number} of {self._name}: {error}") from error
+                    raise InvalidProgramFile(f"{where}: {error}") from error
                 count += 1
         finally:
             index.close()
@@ -44,18 +51,35 @@ class ProgramFile:
 
     def programs(self) -> Iterator[Program]:
         """Yield the programs. Raise `InvalidProgramFile`."""
-        for _, program in self._numbered():
+        for _, program in self._located():
             yield program
 
-    def _numbered(self) -> Iterator[tuple[int, Program]]:
+    def _located(self) -> Iterator[tuple[str, Program]]:
+        """Yield the programs, with the place where each one is."""
+        return self._lines() if self._form == "jsonl" else self._data_set()
+
+    def _data_set(self) -> Iterator[tuple[str, Program]]:
+        from ..batch.datasets import human_eval, mbpp
+
+        read = human_eval if self._form == "humaneval" else mbpp
+        try:
+            for program in read(self._path, self._samples):
+                yield self._samples or self._path, program
+        except ValueError as error:
+            raise InvalidProgramFile(str(error)) from error
+        except OSError as error:
+            name = error.filename or self._path
+            raise InvalidProgramFile(f"{name} cannot be read: {error.strerror or error}") from error
+
+    def _lines(self) -> Iterator[tuple[str, Program]]:
         with self._open() as file:
             for number, line in enumerate(_lines(file, self._name), start=1):
                 if line.strip():
+                    where = f"line {number} of {self._name}"
                     try:
-                        yield number, Program.from_json(line)
+                        yield where, Program.from_json(line)
                     except ValueError as error:
-                        message = f"line {number} of {self._name}: {error}"
-                        raise InvalidProgramFile(message) from error
+                        raise InvalidProgramFile(f"{where}: {error}") from error
 
     @contextmanager
     def _open(self) -> Generator[TextIO]:

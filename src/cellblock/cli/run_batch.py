@@ -41,7 +41,8 @@ async def execute(settings: BatchSettings) -> int:
     Raise `CellblockError` if the sandbox cannot be used, `InvalidProgramFile` for a bad line.
     """
     replace_unencodable()
-    programs, display = ProgramFile(settings.file), _Display()
+    display = _Display()
+    programs = ProgramFile(settings.file, settings.form, settings.samples)
     with BatchInterrupts(display.note) as interrupts, Journal(settings.output) as journal:
         try:
             total = await asyncio.to_thread(programs.count)

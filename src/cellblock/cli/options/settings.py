@@ -78,6 +78,8 @@ class BatchSettings(Settings):
     """The options of `cellblock batch`. `timeout` is the option `--wall-seconds`."""
 
     file: str
+    form: str
+    samples: str | None
     output: str
     concurrency: int | None
     ray: str | None
