@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..aio.shielded import run_to_end
+from ..aio.shielded import run_in_thread, run_to_end
 from ..components import SavedComponent
 from ..errors import BackendError
 from ..executors.base import CodeExecutor
@@ -44,6 +44,7 @@ class _Position(NamedTuple):
     """A program that runs: its place in the batch, and the digest of what is judged."""
 
     number: int
+    program_id: str
     digest: str
 
 
@@ -222,7 +223,7 @@ class _Batch:
         self._taken += 1
         if number not in self._known:
             task = asyncio.create_task(self._pool.judge(program))
-            self._running[task] = _Position(number, digest)
+            self._running[task] = _Position(number, program.id, digest)
             task.add_done_callback(self._ended.put_nowait)
 
     async def _handle_end(self, task: asyncio.Task[Any]) -> None:
@@ -232,6 +233,9 @@ class _Batch:
             self._add(task.result())
             return
         position = self._running.pop(task)
+        if error := task.exception():
+            error.add_note(f"This happened to the program {position.program_id!r:.100}.")
+            raise error
         verdict: Verdict = replace(task.result(), digest=position.digest)
         self._known[position.number] = verdict
         self._summary.add(verdict)
@@ -243,7 +247,7 @@ class _Batch:
         if self._journal is not None:
             self._journal.write(verdict)
             if self._journal.must_sync():
-                await asyncio.to_thread(self._journal.sync)
+                await run_in_thread(self._journal.sync)
 
 
 async def _next_of(source: AsyncIterator[object]) -> object:

@@ -105,12 +105,10 @@ def command(**options: Any) -> int:
         context.fail(f"--format {settings.form} needs a file, not standard input")
     check_env(settings.env, settings.executor)
     # Imported here, so that --help and usage errors stay fast.
-    import asyncio
-
     from .program_file import InvalidProgramFile
-    from .run_batch import execute
+    from .run_batch import judge_file
 
     try:
-        return asyncio.run(execute(settings))
+        return judge_file(settings)
     except InvalidProgramFile as error:
         context.fail(str(error))

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from ..aio.shielded import run_in_thread
 from ..batch.journal import Journal
 from ..batch.programs import JudgeLimits
 from ..batch.run import run_many
@@ -35,21 +36,29 @@ _COUNTS = "{task.fields[counts]}"
 _MAX_REASONS = 5  # programs of which is said why they were not judged
 
 
-async def execute(settings: BatchSettings) -> int:
+def judge_file(settings: BatchSettings) -> int:
     """Judge the programs, and return the command's exit code.
 
     Raise `CellblockError` if the sandbox cannot be used, `InvalidProgramFile` for a bad line.
     """
     replace_unencodable()
-    display = _Display()
     programs = ProgramFile(settings.file, settings.form, settings.samples)
-    with BatchInterrupts(display.note) as interrupts, Journal(settings.output) as journal:
+    # Both read whole files, which Ctrl-C can interrupt outside of an event loop.
+    with Journal(settings.output) as journal:
+        total = programs.count()
+        return asyncio.run(_execute(programs, total, settings, journal))
+
+
+async def _execute(
+    programs: ProgramFile, total: int | None, settings: BatchSettings, journal: Journal
+) -> int:
+    display = _Display()
+    with BatchInterrupts(display.note) as interrupts:
         try:
-            total = await asyncio.to_thread(programs.count)
             with display.bar(total), install_progress(display.note):
                 await _judge_all(programs, settings, journal, display)
             if not settings.as_completed:
-                await asyncio.to_thread(journal.sort)
+                await run_in_thread(journal.sort)
         except asyncio.CancelledError:
             if not interrupts.exit_code:
                 raise
