@@ -9,15 +9,17 @@ import concurrent.futures
 import contextlib
 import itertools
 import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import command
 from benchmarks.figures import Bound, Figure, check_median, compare_medians
 from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, time_call
 from benchmarks.processes import anonymous_bytes, process_tree
-from cellblock.batch import Program, Summary
+from cellblock.batch import JudgeLimits, Program, Summary
 from cellblock.batch.pool import usable_cpus
 from cellblock.sync import run_many
 
@@ -127,7 +129,44 @@ def _memory() -> dict[int, int]:
     return found
 
 
-MEASURES: dict[str, command.Measure] = {"rate": rate, "growth": growth}
+# What programs do, and how it ends with 0.5 CPU seconds. Most are short, as in real batches.
+_KINDS = (
+    *(("print(1)", "passed"), ("assert False", "failed")) * 8,
+    ("import time\nwhile time.process_time() < 0.2: pass", "passed"),
+    ("while True: pass", "timeout"),
+    ("import time; time.sleep(0.5)", "passed"),
+    ("x = bytearray(1 << 30)", "limit"),
+)
+
+
+def load(effort: Effort) -> list[Figure]:
+    """Count the verdicts that change while ten busy processes compete for each core."""
+    count = effort.count("programs", 200, 20)
+    kinds = list(itertools.islice(itertools.cycle(_KINDS), count))
+    alone = _outcomes(code for code, _ in kinds)
+    with contextlib.ExitStack() as stack:
+        for _ in range(10 * usable_cpus()):
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            stack.callback(busy.wait)
+            stack.callback(busy.kill)
+        loaded = _outcomes(code for code, _ in kinds)
+    expected = [outcome for _, outcome in kinds]
+    wrong = sum(each != right for each, right in zip(alone, expected, strict=True))
+    changed = sum(each != other for each, other in zip(alone, loaded, strict=True))
+    none = Bound("at most", 0)
+    return [
+        check_median(f"{count} programs: wrong verdicts", [wrong], none),
+        check_median(f"{count} programs: verdicts changed by 10 × the load", [changed], none),
+    ]
+
+
+def _outcomes(codes: Iterable[str]) -> list[str]:
+    programs = (Program(id=str(number), code=code) for number, code in enumerate(codes))
+    limits = JudgeLimits(cpu_seconds=0.5, memory_bytes=200 * _MIB)
+    return [verdict.outcome for verdict in run_many(programs, limits=limits)]
+
+
+MEASURES: dict[str, command.Measure] = {"rate": rate, "growth": growth, "load": load}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         about=__doc__,
         texts={"journal": "a file that keeps the verdicts of the growth"},
         runs="number of programs of the growth (default: 2000)",
+        programs="number of programs of the load (default: 200)",
     )
 
 
