@@ -16,6 +16,7 @@ from .source_program import SourceProgram
 from .tests import Case, CheckerTests, Comparison, InputOutputTests
 from .verdicts import CaseResult
 
+_SIGNALS = 128  # added to the number of a signal that has ended a program
 _SHOWN = 80  # characters of a line that differs
 
 
@@ -90,9 +91,12 @@ async def _check(runs: ProgramRuns, tests: CheckerTests, case: Case, output: str
     runs.usage = usage  # what the checker uses is not the program's
     if result.exit_code == 0:
         return Judgement("passed")
-    if result.outcome == "error" and result.exit_code != CRASHED:
-        return Judgement("failed", last_line(result.output) or "The checker refused the output.")
-    return Judgement("error", f"The checker itself failed: {last_line(result.output)}")
+    last = last_line(result.output)
+    if result.outcome == "error" and result.exit_code < _SIGNALS and result.exit_code != CRASHED:
+        return Judgement("failed", last or "The checker refused the output.")
+    return Judgement(
+        "error", f"The checker itself failed: {last or f'Exit code {result.exit_code}'}"
+    )
 
 
 def find_difference(compare: Comparison, expected: str, output: str) -> str:
