@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.batch import FunctionTests, JudgeLimits, Program, run_many
-from cellblock.batch.datasets import human_eval, mbpp
+from cellblock.batch import FunctionTests, JudgeLimits, Program, human_eval, mbpp, run_many
 from tests.batch.judging import Judging
 
 HUMAN_EVAL = [

@@ -146,29 +146,29 @@ MESSAGES = {
         "def f(x): return 41",
         DOUBLES,
         "failed",
-        "AssertionError, line 2 of the tests: assert candidate(21) == 42. "
+        "AssertionError in line 2 of the tests: assert candidate(21) == 42. "
         "The last call returned 41",
     ),
     "the text of an assert": (
         "def f(x): return 41",
         "assert f(1) == 42, 'too small'",
         "failed",
-        "AssertionError: too small, line 1 of the tests: assert f(1) == 42, 'too small'. "
+        "AssertionError: too small in line 1 of the tests: assert f(1) == 42, 'too small'. "
         "The last call returned 41",
     ),
     "an exception": (
         "def f(x):\n    return 1 / 0",
         DOUBLES,
         "error",
-        "The program raised ZeroDivisionError: division by zero (line 2 of the program), "
-        "line 2 of the tests: assert candidate(21) == 42",
+        "The program raised ZeroDivisionError: division by zero (line 2 of the program) "
+        "in line 2 of the tests: assert candidate(21) == 42",
     ),
     "an assert of the program": (
         "def f(x): assert x == 1",
         DOUBLES,
         "error",
-        "The program raised AssertionError (line 1 of the program), "
-        "line 2 of the tests: assert candidate(21) == 42",
+        "The program raised AssertionError (line 1 of the program) "
+        "in line 2 of the tests: assert candidate(21) == 42",
     ),
     "an exception of the import": (
         "import nothing",
@@ -204,8 +204,8 @@ MESSAGES = {
         "f = abs",
         "f(1)\nmissing(1)",
         "error",
-        "The tests raised NameError: name 'missing' is not defined, "
-        "line 2 of the tests: missing(1)",
+        "The tests raised NameError: name 'missing' is not defined "
+        "in line 2 of the tests: missing(1)",
     ),
     "tests that use nothing of the program": (
         "f = abs",
@@ -218,14 +218,15 @@ MESSAGES = {
         "assert f(1) == 1",
         "error",
         "The tests compare an object of the class Odd, which is not plain data. Compare its "
-        "attributes, or let the program return plain data., line 1 of the tests: assert f(1) == 1",
+        "attributes, or let the program return plain data. "
+        "See line 1 of the tests: assert f(1) == 1.",
     ),
     "an argument that cannot be passed": (
         "f = abs",
         "f(object())",
         "error",
         "The tests pass an object of the class object to the program. Only plain data, functions "
-        "and objects of the program itself can be passed., line 1 of the tests: f(object())",
+        "and objects of the program itself can be passed. See line 1 of the tests: f(object()).",
     ),
 }
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .datasets import human_eval, mbpp
     from .journal import Journal, JournalError
     from .judge import judge
     from .programs import JudgeLimits, Program
@@ -28,12 +29,15 @@ __all__ = [
     "Summary",
     "Tests",
     "Verdict",
+    "human_eval",
     "judge",
+    "mbpp",
     "run_many",
 ]
 
 # Module -> the names that it defines. `judge` and `run_many` import executors: on first use.
 _MODULES = {
+    "datasets": "human_eval mbpp",
     "journal": "Journal JournalError",
     "judge": "judge",
     "programs": "JudgeLimits Program",

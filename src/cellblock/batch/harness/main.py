@@ -129,11 +129,12 @@ class TestRun:
         return names[entry_point]
 
     def _describe(self, error: BaseException) -> tuple[str, str]:
-        where = self._describe_line(error.__traceback__)
+        line_of_tests = self._describe_line(error.__traceback__)
+        where = line_of_tests and f" in{line_of_tests}"
         if isinstance(error, InvalidValue):
             return "error", f"The program sent something else than a value: {error}"
         if isinstance(error, CannotJudge):
-            return "error", f"{error}{where}"
+            return "error", f"{error}{line_of_tests and f' See{line_of_tests}.'}"
         text = error.__dict__.get(TEXT) or str(error)
         text = f"{type(error).__name__}{': ' if text else ''}{text}"
         if (line := error.__dict__.get(LINE)) is not None:
@@ -153,7 +154,7 @@ class TestRun:
             trace = trace.tb_next
         if not 0 < number <= len(lines):
             return ""
-        return f", line {number} of the tests: {lines[number - 1].strip()[:200]}"
+        return f" line {number} of the tests: {lines[number - 1].strip()[:200]}"
 
 
 def _shorten(text: str) -> str:
