@@ -76,6 +76,14 @@ f = Box
         "def f(function, values): return sorted(map(function, values))",
         "assert f(lambda value: -value, [1, 2]) == [-2, -1]\nassert f(str, [1]) == ['1']",
     ),
+    "coroutines can be awaited": (
+        "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x",
+        "import asyncio\nassert asyncio.run(f(1)) == 1",
+    ),
+    "objects have a text": (
+        "class Point:\n    def __str__(self): return '<1>'\nf = Point",
+        "assert str(f()) == f'{f()}' == '<1>'",
+    ),
     "a function can come back from the program": (
         "def f(n): return lambda x: x + n",
         "assert f(1)(2) == 3",

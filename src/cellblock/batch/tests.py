@@ -35,8 +35,9 @@ class InputOutputTests:
 class FunctionTests:
     """The program passes if `code` raises nothing: asserts that call its functions.
 
-    entry_point   with it, `code` defines `check(candidate)`, and `candidate` is the function of
-                  the program with this name, as in HumanEval
+    entry_point   the function of the program that is called `candidate`, or an expression for it,
+                  such as `Solution().solve`. If `code` defines `check`, as in HumanEval,
+                  `check(candidate)` is called after it
     """
 
     code: str

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
@@ -103,10 +104,8 @@ class ProgramPeer(Peer):
                 return []
             case "item", [key]:
                 return [self.encode(value[self.decode(key)])]
-            case "len", []:
-                return [len(value)]
-            case "true", []:
-                return [bool(value)]
+            case (("len" | "true" | "str" | "await"), []):
+                return [self.encode(_QUESTIONS[what](value))]
             case "iterate", []:
                 return [self.lend(iter(value))]
             case "next", []:
@@ -182,6 +181,20 @@ class TestFunction:
 
 def _is_exception_class(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def _await(value: Any) -> Any:
+    import asyncio  # only if the program is asynchronous
+
+    return asyncio.run(value)
+
+
+_QUESTIONS: Mapping[str, Callable[[Any], object]] = {
+    "len": len,
+    "true": bool,
+    "str": str,
+    "await": _await,
+}
 
 
 def _print_traceback(error: BaseException) -> None:

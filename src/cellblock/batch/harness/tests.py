@@ -82,6 +82,10 @@ class TestsPeer(Peer):
             case _:
                 raise InvalidValue("invalid answer")
 
+    async def _await(self, number: int) -> object:
+        """Run a coroutine of the program to its end, in an event loop of the program's process."""
+        return _only(self.use(number, "await"))
+
     def _change(self, arguments: dict[Any, Any], change: Any) -> None:
         match change:
             case [int() | str() as key, value] if key in arguments:
@@ -123,6 +127,8 @@ class TestsPeer(Peer):
 
     def borrow(self, number: int, kind: str) -> object:
         """See `Peer`."""
+        if kind == "coroutine":
+            return self._await(number)
         if number not in self._objects:
             self._objects[number] = ProgramObject(self, number, kind)
         return self._objects[number]
@@ -179,6 +185,10 @@ class ProgramObject:
 
     def __hash__(self) -> int:
         return object.__hash__(self)
+
+    def __str__(self) -> str:
+        text = _only(self._use("str"))
+        return text if isinstance(text, str) else repr(self)
 
     def __repr__(self) -> str:
         return f"<object of the class {self._kind}>"
