@@ -179,7 +179,9 @@ def f(x):
         try: os.fork()
         except OSError: pass
 """
-    assert judging.judge_function(code, cpu_seconds=0.5).outcome == "timeout"
+    verdict = judging.judge_function(code, cpu_seconds=0.5)
+    assert verdict.outcome == "timeout"
+    assert verdict.message == "The program used more than 0.5 CPU seconds."
 
 
 def test_output_without_end_is_bounded(judging: Judging) -> None:

@@ -49,6 +49,8 @@ async def judge_functions(runs: ProgramRuns, program: Program, tests: FunctionTe
 def _judge(result: CodeResult, found: Judgement | None, limit: float | None) -> Judgement:
     ended = describe_end(result, "error")
     ended = replace(ended, output=result.stderr)
+    if ended.limit == "cpu_seconds":  # the message names the limit of program and tests together
+        return replace(ended, message=f"The program used more than {limit} CPU seconds.")
     if ended.outcome in ("timeout", "limit"):
         return ended
     if found is None:
