@@ -303,6 +303,9 @@ def test_cpu_time_decides_for_programs_and_for_tests_apart(judging: Judging) -> 
     verdict = judging.judge_function(code, "f(0.7)", cpu_seconds=0.5)
     assert (verdict.outcome, verdict.limit) == ("timeout", "cpu_seconds")
     assert verdict.message == "The program used more than 0.5 CPU seconds."
+    endless = "def f():\n    while True: yield 1"
+    verdict = judging.judge_function(endless, "for _ in f(): pass", cpu_seconds=0.5)
+    assert (verdict.outcome, verdict.limit) == ("timeout", "cpu_seconds")
     verdict = judging.judge_function(code, f"{BURN}\nf(0)\nburn(60)", cpu_seconds=0.5)
     assert verdict.outcome == "error"
     assert verdict.message == "The tests themselves used more than 0.5 CPU seconds."

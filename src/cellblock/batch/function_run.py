@@ -47,27 +47,40 @@ async def judge_functions(runs: ProgramRuns, program: Program, tests: FunctionTe
 
 
 def _judge(result: CodeResult, found: Judgement | None, limit: float | None) -> Judgement:
-    ended = describe_end(result, "error")
-    ended = replace(ended, output=result.stderr)
-    if ended.limit == "cpu_seconds":  # the message names the limit of program and tests together
-        return replace(ended, message=f"The program used more than {limit} CPU seconds.")
-    if ended.outcome in ("timeout", "limit"):
-        return ended
+    ended = replace(describe_end(result, "error"), output=result.stderr)
     if found is None:
-        message = (
-            f"The process of the tests ended without a verdict: {ended.message or 'exit code 0'}"
-        )
-        if result.exit_code == 128 + _SIGPROF:
-            message = f"The tests themselves used more than {limit} CPU seconds."
-        return replace(ended, outcome="error", message=message)
+        return _without_verdict(result, ended, limit)
     found = replace(found, output=result.stderr, exit_code=result.exit_code)
     used = result.usage.cpu_seconds - found.cpu_seconds_of_tests
     if limit is not None and (used > limit or found.outcome == "timeout"):
-        message = f"The program used more than {limit} CPU seconds."
-        return replace(found, outcome="timeout", message=message, limit="cpu_seconds")
-    if found.outcome == "passed" and ended.outcome != "passed":
-        return replace(ended, outcome="error")
+        return _too_slow(found, limit)
+    if ended.outcome in ("timeout", "limit") or (found.outcome, ended.outcome) == (
+        "passed",
+        "error",
+    ):
+        return ended
     return found
+
+
+def _without_verdict(result: CodeResult, ended: Judgement, limit: float | None) -> Judgement:
+    if limit is not None and ended.limit == "cpu_seconds":  # that of program and tests together
+        return _too_slow(ended, limit)
+    if ended.outcome in ("timeout", "limit"):
+        return ended
+    if limit is not None and result.exit_code == 128 + _SIGPROF:
+        # Where both are busy, as when an iterator has no end, the program is at fault.
+        if result.usage.cpu_seconds - limit > limit / 2:
+            return _too_slow(ended, limit)
+        message = f"The tests themselves used more than {limit} CPU seconds."
+    else:
+        end = ended.message or "Exit code 0"
+        message = f"The process of the tests ended without a verdict: {end}"
+    return replace(ended, outcome="error", message=message)
+
+
+def _too_slow(judgement: Judgement, limit: float) -> Judgement:
+    message = f"The program used more than {limit} CPU seconds."
+    return replace(judgement, outcome="timeout", limit="cpu_seconds", message=message)
 
 
 def _read_verdict(text: str, nonce: str) -> Judgement | None:

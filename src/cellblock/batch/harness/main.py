@@ -67,7 +67,7 @@ def main(read: Read, trusted: Callable[[list[str], object], list[str]]) -> NoRet
 
 
 def _set_dumpable(is_dumpable: bool) -> None:
-    if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, is_dumpable, 0, 0, 0):
+    if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, is_dumpable, 0, 0, 0) != 0:
         raise OSError("The process of the tests cannot be hidden from the program.")
 
 
@@ -180,6 +180,7 @@ def _report(pipe: int, verdict: dict[str, object], pid: int) -> NoReturn:
     """End the program, then send the verdict, with the CPU time that the tests have used."""
     try:
         os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)  # without control groups, its time only counts when it is reaped
     finally:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         verdict["cpu_seconds"] = usage.ru_utime + usage.ru_stime
