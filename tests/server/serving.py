@@ -52,13 +52,17 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str, is_forked: bool = True) -> Generator[Server]:
+def serving(
+    folder: Path, *options: str, database: str | None = None, is_forked: bool = True
+) -> Generator[Server]:
     """Yield a server whose state is in `folder`. SIGTERM must end it with exit code 0.
+
+    `database` is the URL of another place for keys, usage and the log.
 
     A test that sends SIGTERM itself waits for the end: a second one may kill an ending Python.
     It is a fork of a process that has imported Cellblock already, unless `is_forked` is false.
     """
-    url = f"sqlite:///{folder}/server.db"
+    url = database or f"sqlite:///{folder}/server.db"
     keys = KeyStore(open_database(url))
     arguments = ["serve", "--port", "0", "--drain", "5", *options]
     start = CommandProcess[str] if is_forked else subprocess.Popen[str]

@@ -120,12 +120,12 @@ def test_the_result_of_a_run_is_not_lost_when_the_database_fails(tmp_path: Path)
         while client.get(files, params=params).status_code != 200:
             pass
         with server.keys._engine.begin() as connection:
-            connection.execute(text("DROP TABLE usage"))
+            connection.execute(text("DROP TABLE daily_usage"))
         client.post("/files/upload", params=params, files={"file": ("go", b"")})
         answer = running.result()
         assert answer.status_code == 200
         assert answer.json()["properties"]["result"] == 42
-    assert "CPU seconds of a run are not saved yet" in "".join(server.lines)
+    assert "they cannot be written" in "".join(server.lines)
 
 
 def test_two_keys_with_one_identifier_have_two_sessions(server: Server) -> None:

@@ -19,6 +19,7 @@ from .. import __version__
 from ..errors import CellblockError, SandboxUnavailable
 
 _COMMANDS = {
+    "audit": "Print who ran what and when on the server.",
     "batch": "Judge many programs, and continue where a stopped batch ended.",
     "chat": "Let a model write code, approve it, and see it run.",
     "clean": "Remove control groups and containers left behind by crashed processes.",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..limits import MIB, MIN_MEMORY_BYTES
-from .options.types import FiniteFloat, JsonObject, Size
-from .serve import database_option, require_server_packages
+from .options.types import FiniteFloat, JsonObject, Since, Size
+from .serve import database_option, open_state
 
 if TYPE_CHECKING:
     from ..server.keys.key_store import KeyInfo, KeyStore
@@ -24,7 +24,7 @@ _SECONDS_A_DAY = 86_400
 
 @click.group("keys")
 def command() -> None:
-    """Add, list and revoke the API keys of `cellblock serve`."""
+    """Add, list and revoke the API keys of `cellblock serve`, and show what they use."""
 
 
 @command.command("add")
@@ -95,6 +95,28 @@ def list_keys(as_json: bool, database: str | None) -> int:
     return 0
 
 
+@command.command("usage")
+@click.option("--since", type=Since(), default="30d", show_default=True, metavar="TIME",
+              help="From the day (UTC) of this time: 2026-11-26, or 7d ago.")  # fmt: skip
+@click.option("--key", metavar="KEY", help="Of the key with this name or ID.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@database_option
+def show_usage(since: float, key: str | None, as_json: bool, database: str | None) -> int:
+    """Print day, runs, seconds, CPU seconds and name of each key, separated by tabs.
+
+    A day is one of UTC. Keys that were removed are there too.
+    """
+    with open_state(database) as engine:
+        from ..server.state.usage import SECONDS_A_DAY, read_usage
+
+        for each in read_usage(engine, since_day=int(since) // SECONDS_A_DAY, key=key):
+            day = time.strftime("%Y-%m-%d", time.gmtime(each.day * SECONDS_A_DAY))
+            line = f"{day}\t{each.runs}\t{each.run_seconds:.3f}\t{each.cpu_seconds:.3f}"
+            text = json.dumps({**asdict(each), "day": day}) if as_json else None
+            click.echo(text or f"{line}\t{each.key_name}")
+    return 0
+
+
 @command.command("revoke")
 @click.argument("name")
 @database_option
@@ -157,12 +179,7 @@ def _describe(key: KeyInfo) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _open_keys(url: str | None, *, must_exist: bool = True) -> Generator[KeyStore]:
-    require_server_packages()
-    from ..server.keys.key_store import KeyStore
-    from ..server.state.database import default_database_url, open_database
+    with open_state(url, must_exist=must_exist) as engine:
+        from ..server.keys.key_store import KeyStore
 
-    keys = KeyStore(open_database(url or default_database_url(), must_exist=must_exist))
-    try:
-        yield keys
-    finally:
-        keys.close()
+        yield KeyStore(engine)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,8 @@ from .options.shared import check_env, env_option
 from .options.types import FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from ..server.process import ServerSettings
     from ..server.settings import ServedSettings
 
@@ -49,6 +53,19 @@ def require_server_packages() -> None:
         raise BackendError(
             f"This needs {', '.join(missing)}. Install them: pip install 'cellblock[server]'."
         )
+
+
+@contextlib.contextmanager
+def open_state(url: str | None, *, must_exist: bool = True) -> Generator[Engine]:
+    """Yield the database of servers. Raise `BackendError`."""
+    require_server_packages()
+    from ..server.state.database import default_database_url, open_database
+
+    engine = open_database(url or default_database_url(), must_exist=must_exist)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 _SECONDS = FiniteFloat(min=1)
@@ -92,6 +109,10 @@ _COUNT = click.IntRange(min=1)
 @click.option("--stall", type=_SECONDS, default=30, show_default=True, metavar="SECONDS",
               help="Disconnect clients that do not send or read for this time.")  # fmt: skip
 @database_option
+@click.option("--name", metavar="NAME",
+              help="Name of this server in the audit log.  [default: host and port]")  # fmt: skip
+@click.option("--audit-days", type=FiniteFloat(min=1), default=365, show_default=True,
+              metavar="DAYS", help="How long the audit log is kept.")  # fmt: skip
 @click.option("--no-auth", is_flag=True, help="Accept clients without keys, on loopback only.")
 @click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="TLS certificate (PEM).")  # fmt: skip
@@ -132,7 +153,9 @@ def _server_settings(options: dict[str, Any]) -> ServerSettings:
         return ServerSettings(
             host=options["host"],
             port=options["port"],
+            name=options["name"],
             database_url=options["database"],
+            audit_days=options["audit_days"],
             needs_keys=not options["no_auth"],
             certificate=certificate,
             private_key=private_key,

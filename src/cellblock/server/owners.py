@@ -63,11 +63,17 @@ class Overrides:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who owns a session. `id` is the identifier of the key, never the key itself."""
+    """Who owns a session. `id` is the identifier of the key, never the key itself.
+
+    name   the name of the key
+    door   through which the present request came
+    """
 
     id: str
     quotas: Quotas = Quotas()
     overrides: Overrides = Overrides()
+    name: str = ""
+    door: str = ""
 
 
 ANONYMOUS = Owner(ANONYMOUS_ID)

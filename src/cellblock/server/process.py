@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import sys
@@ -12,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import uvicorn
+from sqlalchemy import Engine
 from starlette.types import ASGIApp
 
 from ..errors import BackendError
@@ -26,6 +28,7 @@ from .keys.key_store import KeyStore
 from .sessions.store import SessionStore
 from .settings import ServedSettings
 from .state.database import default_database_url, open_database
+from .state.journal import StateJournal
 
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 4096
@@ -37,8 +40,10 @@ class ServerSettings:
     """Where a server listens and how it knows its clients.
 
     host, port      the address; port 0 means any free one
-    database_url    the database of keys; None means the SQLite file of this user
-    needs_keys      False accepts all clients; only on a loopback address
+    name            what the audit log calls the server; None means its host and port
+    database_url    the database of its state; None means the SQLite file of this user
+    audit_days      how long the audit log is kept
+    needs_keys      False accepts all clients, and keeps no state; only on a loopback address
     certificate, private_key   PEM files for TLS; None serves plain HTTP
     drain_seconds   how long current runs and requests may take after SIGTERM
     stall_seconds   how long a client may not send the rest of a request, or not read an answer
@@ -46,7 +51,9 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    name: str | None = None
     database_url: str | None = None
+    audit_days: float = 365.0
     needs_keys: bool = True
     certificate: Path | None = None
     private_key: Path | None = None
@@ -71,27 +78,37 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
     """
     if settings.certificate is not None and settings.private_key is not None:
         check_tls_files(settings.certificate, settings.private_key)
-    keys = None
-    if settings.needs_keys:
-        url = settings.database_url or default_database_url()
-        keys = KeyStore(await asyncio.to_thread(open_database, url))
-        if not any(key.state == "active" for key in keys.list_keys()):
+    async with contextlib.AsyncExitStack() as stack:
+        engine = await _open_state(settings, stack)
+        keys = None if engine is None else KeyStore(engine)
+        if keys is not None and not any(key.state == "active" for key in keys.list_keys()):
             print_note("there is no API key yet: create one with `cellblock keys add NAME`")
-    try:
-        with _listen(settings) as listener:
-            packages = ", ".join(sessions.packages)
-            print_note(f"starting with {packages}" if packages else "starting")
-            async with SessionStore(sessions, keys) as store:
-                services = Services(store, keys, settings.stall_seconds)
-                app = _make_app(services, print_note)
-                if settings.certificate is None and not is_loopback(settings.host):
-                    print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
-                server = DrainingServer(_config(app, settings), services, settings.drain_seconds)
-                server.on_ready = lambda: print_note(f"serving on {_url(settings, listener)}")
-                await server.serve([listener])
-    finally:
-        if keys is not None:
-            keys.close()
+        listener = stack.enter_context(_listen(settings))
+        packages = ", ".join(sessions.packages)
+        print_note(f"starting with {packages}" if packages else "starting")
+        journal = None
+        if engine is not None:
+            name = settings.name or f"{socket.gethostname()}:{listener.getsockname()[1]}"
+            journal = StateJournal(engine, name, settings.audit_days)
+            await stack.enter_async_context(journal)
+        store = await stack.enter_async_context(SessionStore(sessions, journal))
+        services = Services(store, keys, settings.stall_seconds)
+        app = _make_app(services, print_note)
+        if settings.certificate is None and not is_loopback(settings.host):
+            print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
+        server = DrainingServer(_config(app, settings), services, settings.drain_seconds)
+        server.on_ready = lambda: print_note(f"serving on {_url(settings, listener)}")
+        await server.serve([listener])
+
+
+async def _open_state(settings: ServerSettings, stack: contextlib.AsyncExitStack) -> Engine | None:
+    """Return the database, which `stack` closes; None for a server without keys."""
+    if not settings.needs_keys:
+        return None
+    url = settings.database_url or default_database_url()
+    engine = await asyncio.to_thread(open_database, url)
+    stack.callback(engine.dispose)
+    return engine
 
 
 def _make_app(services: Services, print_note: PrintNote) -> ASGIApp:

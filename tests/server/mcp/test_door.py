@@ -21,6 +21,7 @@ from cellblock.server.keys.key_store import KeyStore
 from cellblock.server.sessions.store import SessionStore
 from cellblock.server.settings import ServedSettings
 from cellblock.server.state.database import open_database
+from cellblock.server.state.journal import StateJournal
 from tests.server.mcp.mcp_client import call, run_async, run_code
 from tests.server.mcp.test_command import HELLO
 
@@ -98,9 +99,13 @@ def test_other_doors_reach_the_same_session(tmp_path: Path) -> None:
 @contextlib.asynccontextmanager
 async def serve(folder: Path) -> AsyncGenerator[tuple[str, KeyStore]]:
     """Yield the URL of a server with all doors, and its keys."""
-    keys = KeyStore(open_database(f"sqlite:///{folder}/keys.db"))
+    engine = open_database(f"sqlite:///{folder}/keys.db")
+    keys = KeyStore(engine)
     try:
-        async with SessionStore(ServedSettings(), keys) as store:
+        async with (
+            StateJournal(engine, "test", 1) as journal,
+            SessionStore(ServedSettings(), journal) as store,
+        ):
             services = Services(store, keys)
             door = McpDoor(services)
             app = create_app(services, [door.route], door.lifespan)

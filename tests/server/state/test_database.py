@@ -76,7 +76,7 @@ def test_a_database_without_revisions_keeps_its_keys_and_their_usage(released: s
     with pytest.raises(Exception, match="was revoked"):
         asyncio.run(keys.find_owner(GONE))
     with engine.connect() as connection:
-        assert connection.scalar(text("SELECT cpu_seconds FROM usage")) == 12.5
+        assert connection.scalar(text("SELECT cpu_seconds FROM daily_usage")) == 12.5
     keys.close()
 
 

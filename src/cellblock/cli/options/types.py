@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import click
 
 from ..sizes import parse_size
+
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class FiniteFloat(click.FloatRange):
@@ -65,3 +69,29 @@ class JsonObject(click.ParamType[dict[str, Any]]):
         if not isinstance(found, dict):
             self.fail('use a JSON object, such as {"name": 1}', param, ctx)
         return cast("dict[str, Any]", found)
+
+
+class Since(click.ParamType[float]):
+    """A time: in ISO 8601 (UTC if it names no zone), or how long ago. In seconds since 1970."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See `click.ParamType`."""
+        if isinstance(value, float):
+            return value
+        number, unit = value[:-1], value[-1:]
+        if number.isascii() and number.isdigit() and unit in _UNIT_SECONDS:
+            return max(0.0, time.time() - int(number) * _UNIT_SECONDS[unit])
+        try:
+            found = datetime.fromisoformat(value)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is not a time, such as 2026-11-26, 2026-11-26T19:00 or 24h (s, m, h, "
+                "d, w ago)",
+                param,
+                ctx,
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -50,7 +50,7 @@ class Gate:
             raise NotAuthenticated("Sign in to see this page.")
         info = await keys.find_active(sign_in.key_digest)
         request.state.key_id = info.id
-        return Visitor(info.owner, info.name)
+        return Visitor(replace(info.owner, door="console"), info.name)
 
     async def sign_in(self, request: Request, key: str, answer: Response) -> None:
         """Set the cookie of a new sign-in. Raise `NotAuthenticated` if the key is not valid."""

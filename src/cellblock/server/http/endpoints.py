@@ -47,7 +47,8 @@ class Endpoints:
             request.state.operation = operation
             try:
                 with self._services.requests.handling():
-                    return await handler(request, await self._services.find_owner(request))
+                    owner = await self._services.find_owner(request, self._door)
+                    return await handler(request, owner)
             except ClientDisconnect:
                 return Response(status_code=499)  # the client has gone
             except CellblockError as error:

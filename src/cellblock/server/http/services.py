@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.requests import Request
 
@@ -30,8 +30,8 @@ class Services:
     stall_seconds: float = 30.0
     requests: OpenRequests = field(default_factory=OpenRequests)
 
-    async def find_owner(self, request: Request) -> Owner:
-        """Return the owner of a request.
+    async def find_owner(self, request: Request, door: str) -> Owner:
+        """Return the owner of a request, which came through `door`.
 
         The key is its bearer token, its basic password (clients that know only a URL send that of
         the URL), or the header `x-api-key`.
@@ -39,10 +39,10 @@ class Services:
         Raise `NotAuthenticated`.
         """
         if self.keys is None:
-            return ANONYMOUS
+            return replace(ANONYMOUS, door=door)
         owner = await self.keys.find_owner(_read_key(request))
         request.state.key_id = owner.id
-        return owner
+        return replace(owner, door=door)
 
 
 def _read_key(request: Request) -> str:

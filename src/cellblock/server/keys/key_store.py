@@ -1,32 +1,30 @@
-"""KeyStore: add, list, revoke and look up API keys, and count what they use."""
+"""KeyStore: add, list, revoke and look up API keys."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import secrets
+import socket
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import Engine, or_, select, update
+from sqlalchemy import Engine, or_, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from ...errors import BackendError
 from ...limits import Limits
 from ..owners import Overrides, Owner, Quotas
-from ..refusals import InvalidRequest, NotAuthenticated, TooManyRuns
+from ..refusals import InvalidRequest, NotAuthenticated
 from ..state.database import database_error
-from ..state.tables import KeyRow, UsageRow
+from ..state.records import AuditRecord
+from ..state.tables import AuditRow, KeyRow
 
 KEY_PREFIX = "cb_"
 _KEY_BYTES = 32
 _MAX_KEY_LENGTH = 500
 _KEPT_SECONDS = 1.0
 _MAX_KEPT = 1000
-_SECONDS_A_DAY = 86_400
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class KeyInfo:
     @property
     def owner(self) -> Owner:
         """The owner of what is done with the key."""
-        return Owner(self.id, self.quotas, self.overrides)
+        return Owner(self.id, self.quotas, self.overrides, self.name)
 
 
 class _RecentKeys:
@@ -83,7 +81,6 @@ class KeyStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._unsaved_seconds: dict[str, float] = {}  # CPU seconds of keys, not in the database
         self._recent = _RecentKeys()
 
     def close(self) -> None:
@@ -129,7 +126,7 @@ class KeyStore:
                 if old is not None and _to_info(old).state != "active":
                     session.delete(old)
                     session.flush()
-                session.add(row)
+                session.add_all([row, _audit_row("key.add", row)])
         except IntegrityError as error:
             raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
         except SQLAlchemyError as error:
@@ -156,6 +153,7 @@ class KeyStore:
                         f"There is no key {name_or_id!r}. See `cellblock keys list`."
                     )
                 row.revoked_at = row.revoked_at or int(time.time())
+                session.add(_audit_row("key.revoke", row))
                 return _to_info(row)
         except SQLAlchemyError as error:
             raise database_error(error) from error
@@ -178,42 +176,6 @@ class KeyStore:
             raise NotAuthenticated(f"The API key {what}. Create one with `cellblock keys add`.")
         return info
 
-    async def check(self, owner: Owner) -> None:
-        """Raise `TooManyRuns` if the key has used up its CPU seconds of today."""
-        quota = owner.quotas.cpu_seconds_a_day
-        if quota is None:
-            return
-        saved = await asyncio.to_thread(self.cpu_seconds_today, owner.id)
-        used = saved + self._unsaved_seconds.get(owner.id, 0.0)
-        if used >= quota:
-            raise TooManyRuns(
-                f"This key has used its {quota:g} CPU seconds of today (UTC).",
-                _SECONDS_A_DAY - int(time.time()) % _SECONDS_A_DAY,
-            )
-
-    async def add_usage(self, owner: Owner, cpu_seconds: float) -> None:
-        """Add the CPU seconds of a run, if the key has a quota of them.
-
-        If the database cannot be written, as on a full disk, they are added with the next run.
-        """
-        if owner.quotas.cpu_seconds_a_day is None:
-            return
-        seconds = self._unsaved_seconds.pop(owner.id, 0.0) + cpu_seconds
-        try:
-            await asyncio.to_thread(self._add_usage, owner.id, seconds)
-        except BackendError as error:
-            self._unsaved_seconds[owner.id] = self._unsaved_seconds.get(owner.id, 0.0) + seconds
-            _log.warning("The CPU seconds of a run are not saved yet: %s", error)
-
-    def cpu_seconds_today(self, key_id: str) -> float:
-        """Return the CPU seconds that a key has used today (UTC)."""
-        try:
-            with Session(self._engine) as session:
-                row = session.get(UsageRow, (key_id, _today()))
-                return 0.0 if row is None else row.cpu_seconds
-        except SQLAlchemyError as error:
-            raise database_error(error) from error
-
     async def _find(self, digest: str) -> KeyInfo | None:
         now = time.monotonic()
         if (info := self._recent.get(digest, now)) is None:
@@ -230,23 +192,6 @@ class KeyStore:
         except SQLAlchemyError as error:
             raise database_error(error) from error
 
-    def _add_usage(self, key_id: str, cpu_seconds: float) -> None:
-        place = (UsageRow.key_id == key_id) & (UsageRow.day == _today())
-        increase = (
-            update(UsageRow).where(place).values(cpu_seconds=UsageRow.cpu_seconds + cpu_seconds)
-        )
-        first = UsageRow(key_id=key_id, day=_today(), cpu_seconds=cpu_seconds)
-        try:
-            try:
-                with Session(self._engine) as session, session.begin():
-                    if not session.connection().execute(increase).rowcount:
-                        session.add(first)
-            except IntegrityError:  # another run of the key was the first one of the day
-                with Session(self._engine) as session, session.begin():
-                    session.execute(increase)
-        except SQLAlchemyError as error:
-            raise database_error(error) from error
-
 
 def digest_of(key: str) -> str:
     """Return what the database has of a key: its SHA-256; "" for a text that is too long."""
@@ -255,8 +200,16 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="replace")).hexdigest() if is_short else ""
 
 
-def _today() -> int:
-    return int(time.time()) // _SECONDS_A_DAY
+def _audit_row(action: str, key: KeyRow) -> AuditRow:
+    record = AuditRecord(
+        time=time.time(),
+        key_id=key.id,
+        key_name=key.name,
+        server=socket.gethostname(),
+        door="command line",
+        action=action,
+    )
+    return AuditRow(**asdict(record))
 
 
 def _to_info(row: KeyRow) -> KeyInfo:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...box.output import MAX_OUTPUT_BYTES, Piece
 from ...box.results import CommandResult
 from ...errors import BackendError
-from ...events import Stream
+from ...events import Outcome, Stream
 from ...executors.argument_checks import shortest
 from ..owners import Owner
 from ..refusals import InvalidRequest
@@ -87,7 +87,8 @@ async def _run(
 ) -> AsyncGenerator[Piece | CommandResult]:
     box = session.box
     await session.check_disk_quota()
-    async with store.turn(owner, session, SessionRun(), uses_interpreter=False):
+    run = SessionRun(action="command", language="")
+    async with store.turn(owner, session, run, uses_interpreter=False):
         try:
             pieces = box.exec_stream(
                 settings.command,
@@ -101,10 +102,16 @@ async def _run(
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
                     if isinstance(piece, CommandResult):
-                        await store.count(owner, piece.usage.cpu_seconds)
+                        store.count(owner, run, piece.usage.cpu_seconds, _outcome(piece))
                     yield piece
         except BackendError:
             session.check_open()  # else its own error says less
             raise
         except (OSError, ValueError) as error:
             raise InvalidRequest(str(error)) from error
+
+
+def _outcome(result: CommandResult) -> Outcome:
+    if result.timed_out:
+        return "timeout"
+    return "error" if result.exit_code else "ok"

@@ -46,6 +46,9 @@ class SessionRun:
     terminal_mode     the form of tracebacks if output is that of IPython in a terminal
     request           what a client that chose the ID has sent, to tell a retry from another run
     ended             set at the end of a run in the background
+    action            "run" or "command"
+    outcome           that of its newest result; "" if there is none
+    cpu_seconds       of all its results
     """
 
     id: str = field(default_factory=lambda: str(uuid4()))
@@ -59,6 +62,9 @@ class SessionRun:
     request: object = None
     token: CancellationToken = field(default_factory=CancellationToken)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    action: Literal["run", "command"] = "run"
+    outcome: str = ""
+    cpu_seconds: float = 0.0
 
 
 class HostedSession:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
@@ -23,6 +23,7 @@ from ..settings import ServedSettings
 from .disk_quota import DiskQuota
 from .executors import ServedExecutor
 from .factory import session_factory
+from .journal import NoJournal, ServerJournal, recorded
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun
 
@@ -31,18 +32,6 @@ Execute = Callable[[CodeBlock | ProgramRun, float | None], Awaitable[CodeResult]
 MakeExecutor = Callable[[Owner], Awaitable[ServedExecutor]]
 _log = logging.getLogger(__name__)
 _FAILED = "The server could not run the code. Its log has the details."
-
-
-class KeyUsageMeter(Protocol):
-    """Counts the CPU seconds of each key."""
-
-    async def check(self, owner: Owner) -> None:
-        """Raise `TooManyRuns` if the key has used up its CPU seconds."""
-        ...
-
-    async def add_usage(self, owner: Owner, cpu_seconds: float) -> None:
-        """Count the CPU seconds of a run."""
-        ...
 
 
 class SessionStore:
@@ -54,12 +43,12 @@ class SessionStore:
     away or its session was lost. `on_session_lost` is called when a request finds that.
     """
 
-    def __init__(self, settings: ServedSettings, meter: KeyUsageMeter | None = None) -> None:
+    def __init__(self, settings: ServedSettings, journal: ServerJournal | None = None) -> None:
         self.settings = settings
         self.queue = RunQueue(settings.max_running, settings.max_queued)
         self.on_run_end: Callable[[SessionRun], object] = lambda run: None
         self.on_session_lost: Callable[[], object] = lambda: None
-        self._meter = meter
+        self._journal = journal or NoJournal()
         self._factory = session_factory(settings)
         self._sessions: dict[tuple[str, str], HostedSession] = {}
         self._timers: dict[HostedSession, asyncio.TimerHandle] = {}
@@ -270,7 +259,7 @@ class SessionStore:
         run = run or SessionRun()
         async with self.turn(owner, session, run, on_admitted):
             result = await session.execute(run, block, run_seconds)
-            await self.count(owner, result.usage.cpu_seconds)
+            self.count(owner, run, result.usage.cpu_seconds, result.outcome)
             return result
 
     async def run_in(
@@ -350,18 +339,18 @@ class SessionStore:
         """Run a block as `run` does, and yield its events as they happen."""
         run = run or SessionRun()
         async with self.turn(owner, session, run, on_admitted):
-            events = self._count_events(owner, session.stream(run, block, run_seconds))
+            events = self._count_events(owner, run, session.stream(run, block, run_seconds))
             async with contextlib.aclosing(events):
                 async for event in events:
                     yield event
 
     async def _count_events(
-        self, owner: Owner, events: AsyncGenerator[Event]
+        self, owner: Owner, run: SessionRun, events: AsyncGenerator[Event]
     ) -> AsyncGenerator[Event]:
         async with contextlib.aclosing(events):
             async for event in events:
                 if isinstance(event, Ended):
-                    await self.count(owner, event.usage.cpu_seconds)
+                    self.count(owner, run, event.usage.cpu_seconds, event.outcome)
                 yield event
 
     async def stream_fresh(
@@ -375,26 +364,29 @@ class SessionStore:
     ) -> AsyncGenerator[Event]:
         """Run a block as `stream` does, but in a fresh process and an empty folder."""
         async with self._fresh_turn(owner, run, on_admitted) as session:
-            events = self._count_events(owner, session.stream(run, block, run_seconds))
+            events = self._count_events(owner, run, session.stream(run, block, run_seconds))
             async with contextlib.aclosing(events):
                 async for event in events:
                     yield event
 
     @contextlib.asynccontextmanager
     async def batch(
-        self, owner: Owner, gate: AbstractAsyncContextManager[object] | None = None
+        self,
+        owner: Owner,
+        language: str,
+        gate: AbstractAsyncContextManager[object] | None = None,
     ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
         """Wait for a turn, and yield an empty folder and a function that runs programs in it.
 
-        Each block or program is a fresh process, and all together count as one run. The folder is a
-        session that ends with the context. `gate` bounds such batches further. Raises as `use` and
-        `run` do.
+        Each block or program is a fresh process, and all together count as one run in `language`.
+        The folder is a session that ends with the context. `gate` bounds such batches further.
+        Raises as `use` and `run` do.
         """
-        run = SessionRun()
+        run = SessionRun(language=language)
 
         async def execute(work: CodeBlock | ProgramRun, run_seconds: float | None) -> CodeResult:
             result = await session.execute(run, work, run_seconds)
-            await self.count(owner, result.usage.cpu_seconds)
+            self.count(owner, run, result.usage.cpu_seconds, result.outcome)
             return result
 
         async with self._fresh_turn(owner, run, gate=gate) as session:
@@ -410,8 +402,7 @@ class SessionStore:
     ) -> AsyncGenerator[HostedSession]:
         """Wait for a turn, then yield a session for fresh processes that ends with the context."""
         self._check_draining()
-        if self._meter is not None:
-            await self._meter.check(owner)
+        await self._journal.check(owner)
         queued_at = time.monotonic()
         async with self.queue.admit(owner):
             on_admitted()
@@ -421,11 +412,8 @@ class SessionStore:
                 self.use_temporary(owner, self._factory.make_program) as session,
             ):
                 run.queue_seconds = time.monotonic() - queued_at
-                try:
-                    with _translate_stop(session):
-                        yield session
-                finally:
-                    self.on_run_end(run)
+                with _translate_stop(session), self._recorded(owner, session, run):
+                    yield session
 
     async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work` while no run is active in the session: checkpoints, restores, forks."""
@@ -447,8 +435,7 @@ class SessionStore:
         What `uses_interpreter` of the session has it to itself.
         """
         self._check_draining()
-        if self._meter is not None:
-            await self._meter.check(owner)
+        await self._journal.check(owner)
         queued_at = time.monotonic()
         with _translate_stop(session):
             async with self.queue.admit(owner):
@@ -458,15 +445,21 @@ class SessionStore:
                 lock = session.lock if uses_interpreter else contextlib.nullcontext()
                 async with lock, self.queue.turn(owner):
                     run.queue_seconds = time.monotonic() - queued_at
-                    try:
+                    with self._recorded(owner, session, run):
                         yield
-                    finally:
-                        self.on_run_end(run)
 
-    async def count(self, owner: Owner, cpu_seconds: float) -> None:
-        """Count the CPU seconds of a run."""
-        if self._meter is not None:
-            await self._meter.add_usage(owner, cpu_seconds)
+    @contextlib.contextmanager
+    def _recorded(self, owner: Owner, session: HostedSession, run: SessionRun) -> Generator[None]:
+        try:
+            with recorded(self._journal, owner, session, run):
+                yield
+        finally:
+            self.on_run_end(run)
+
+    def count(self, owner: Owner, run: SessionRun, cpu_seconds: float, outcome: str) -> None:
+        """Add a result to what is known of a run, and its CPU seconds to those of its key."""
+        run.outcome, run.cpu_seconds = outcome, run.cpu_seconds + cpu_seconds
+        self._journal.add_cpu_seconds(owner, cpu_seconds)
 
 
 @contextlib.contextmanager

@@ -1,10 +1,10 @@
-"""The tables of the database. Times are whole seconds since 1970, days are days since 1970."""
+"""The tables of the database. Times are seconds since 1970, days are days since 1970."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Integer, String
+from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -35,12 +35,54 @@ class KeyRow(Base):
 
 
 class UsageRow(Base):
-    """The CPU seconds of one key on one day (UTC)."""
+    """What one key has used on one day (UTC). It stays when the key is removed.
 
-    __tablename__ = "usage"
+    run_seconds   wall time of all runs
+    """
 
-    key_id: Mapped[str] = mapped_column(
-        String(16), ForeignKey("api_keys.id", ondelete="CASCADE"), primary_key=True
-    )
+    __tablename__ = "daily_usage"
+
+    key_id: Mapped[str] = mapped_column(String(16), primary_key=True)
     day: Mapped[int] = mapped_column(Integer, primary_key=True)
-    cpu_seconds: Mapped[float] = mapped_column(Float, default=0.0)
+    key_name: Mapped[str] = mapped_column(String(200))
+    runs: Mapped[int] = mapped_column(BigInteger)
+    run_seconds: Mapped[float] = mapped_column(Float)
+    cpu_seconds: Mapped[float] = mapped_column(Float)
+
+
+class AuditRow(Base):
+    """Who did what, and when: see `AuditRecord`. Rows are added, and removed when they are old."""
+
+    __tablename__ = "audit"
+
+    # SQLite counts only INTEGER up.
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    time: Mapped[float] = mapped_column(Float, index=True)
+    key_id: Mapped[str] = mapped_column(String(16), index=True)
+    key_name: Mapped[str] = mapped_column(String(200))
+    server: Mapped[str] = mapped_column(Text)
+    door: Mapped[str] = mapped_column(String(40))
+    action: Mapped[str] = mapped_column(String(40))
+    session: Mapped[str | None] = mapped_column(Text)
+    run: Mapped[str | None] = mapped_column(Text)
+    language: Mapped[str | None] = mapped_column(Text)
+    outcome: Mapped[str] = mapped_column(String(40))
+    seconds: Mapped[float] = mapped_column(Float)
+    cpu_seconds: Mapped[float] = mapped_column(Float)
+
+
+class ServerRow(Base):
+    """A server that uses the database at present.
+
+    seen_at   when it has written last
+    batch     the number of what it has written last, so that a repeated attempt is not counted
+              twice
+    """
+
+    __tablename__ = "servers"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    started_at: Mapped[int] = mapped_column(BigInteger)
+    seen_at: Mapped[float] = mapped_column(Float)
+    batch: Mapped[int] = mapped_column(BigInteger)

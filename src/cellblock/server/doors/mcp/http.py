@@ -52,7 +52,7 @@ class McpDoor:
         request = Request(scope, receive)
         request.state.operation = "mcp"
         try:
-            owner = await self._services.find_owner(request)
+            owner = await self._services.find_owner(request, "mcp")
         except NotAuthenticated as error:
             await json_error(error)(scope, receive, send)
             return

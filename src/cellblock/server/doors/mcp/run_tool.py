@@ -68,7 +68,7 @@ class RunTool:
         """Run code and return its result. Cancelling the call kills the code."""
         with tool_errors():
             check_language(language)
-        run, block = SessionRun(), CodeBlock(code, language)
+        run, block = SessionRun(language=language), CodeBlock(code, language)
         async with (
             open_session(self._get_store, ctx, session_id) as opened,
             LiveOutput(lambda count, text: ctx.report_progress(count, message=text)) as live,

@@ -87,7 +87,7 @@ class LocalSandbox:
         return True
 
     async def _run_program(self, owner: Owner, body: ExecuteRequest) -> CodeResult:
-        async with self._store.batch(owner, self._places) as (_, execute):
+        async with self._store.batch(owner, body.language, self._places) as (_, execute):
             return await execute(CodeBlock(_script(body), "bash"), body.timeout)
 
 

@@ -68,7 +68,7 @@ class ProgramRuns:
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> Response:
         place = CpuPlace(self._free_places)
-        async with self._store.batch(owner, place) as (session, execute):
+        async with self._store.batch(owner, body.language, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
                 missing = f"{toolchain.program} is not installed, which {body.language} needs."

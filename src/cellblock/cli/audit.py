@@ -1,0 +1,28 @@
+"""`cellblock audit`: the audit log of `cellblock serve`."""
+
+from __future__ import annotations
+
+import click
+
+from .options.types import Since
+from .serve import database_option, open_state
+
+
+@click.command("audit")
+@click.option("--since", type=Since(), metavar="TIME",
+              help="What began since then: 2026-11-26T19:00 (UTC), or 24h ago.")  # fmt: skip
+@click.option("--until", type=Since(), metavar="TIME", help="What began before this time.")
+@click.option("--key", metavar="KEY", help="What the key with this name or ID did.")
+@database_option
+def command(since: float | None, until: float | None, key: str | None, database: str | None) -> int:
+    """Print who ran what and when, as one JSON object a line, oldest first.
+
+    There is one line for each run and command that has ended, and for each key that was added or
+    revoked. It never has code, output, file names or variables.
+    """
+    with open_state(database) as engine:
+        from ..server.state.audit import read_audit
+
+        for record in read_audit(engine, since=since, until=until, key=key):
+            click.echo(record.to_json())
+    return 0

@@ -1,0 +1,53 @@
+"""Read the audit log, and remove what is too old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Engine, delete, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from .database import database_error
+from .records import AuditRecord
+from .tables import AuditRow
+
+_ROWS = 500  # that are read at once
+_COLUMNS = [column for column in AuditRow.__table__.columns if column.name != "id"]
+
+
+def read_audit(
+    engine: Engine,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    key: str | None = None,
+) -> Iterator[AuditRecord]:
+    """Yield records in the order in which they were written. Times are seconds since 1970.
+
+    since, until   when they began: at or after `since`, before `until`
+    key            the ID or the name of a key
+
+    Raise `BackendError` if the database fails.
+    """
+    query = select(*_COLUMNS).order_by(AuditRow.id)
+    if since is not None:
+        query = query.where(AuditRow.time >= since)
+    if until is not None:
+        query = query.where(AuditRow.time < until)
+    if key is not None:
+        query = query.where(or_(AuditRow.key_id == key, AuditRow.key_name == key))
+    try:
+        with engine.connect() as connection:
+            for row in connection.execution_options(yield_per=_ROWS).execute(query).mappings():
+                yield AuditRecord(**row)
+    except SQLAlchemyError as error:
+        raise database_error(error) from error
+
+
+def remove_audit(engine: Engine, before: float) -> None:
+    """Remove the records of what began before a time. Raise `BackendError`."""
+    try:
+        with engine.begin() as connection:
+            connection.execute(delete(AuditRow).where(AuditRow.time < before))
+    except SQLAlchemyError as error:
+        raise database_error(error) from error

@@ -1,0 +1,50 @@
+"""AuditRecord: who did what, when. It is all that the audit log knows of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """Who did what, when, and how it ended. It has no code, output, file or variable.
+
+    time       when it began, in seconds since 1970
+    key_id, key_name   the key, and its name at that time
+    server     the name of the server, or of the machine of a command
+    door       the protocol of the request; "command line" for `cellblock keys`
+    action     "run", "command", "key.add" or "key.revoke"
+    session    the identifier that the client has chosen; None for a fresh process
+    run        the ID of the run
+    outcome    that of the result; "abandoned" if its client went away before, "stopped" if its
+               session was ended, "failed" if the server could not run it, "refused" if it was not
+               begun, as with a full disk
+    seconds, cpu_seconds   how long it took
+    """
+
+    time: float
+    key_id: str
+    key_name: str
+    server: str = ""
+    door: str
+    action: str
+    session: str | None = None
+    run: str | None = None
+    language: str | None = None
+    outcome: str = "ok"
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """Return one line of JSON, without what is None. The time is in ISO 8601 (UTC)."""
+        time = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
+        values = {**asdict(self), "time": time.replace("+00:00", "Z")}
+        return json.dumps({name: value for name, value in values.items() if value is not None})
+
+
+def storable(text: str) -> str:
+    """Return `text` as every database accepts it: without NUL and lone surrogates."""
+    valid = text.encode(errors="backslashreplace").decode()
+    return valid.replace("\0", "\\x00")

@@ -1,0 +1,83 @@
+"""`cellblock audit` and `cellblock keys usage`: what they print, choose and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellblock.server.state.batch import Batch, ServerIdentity, write
+from cellblock.server.state.database import open_database
+from cellblock.server.state.records import AuditRecord
+from tests.command_server import run_command
+
+from .reading import read_audit, read_usage
+
+SECONDS_A_DAY = 86_400
+DAY = 20_000  # 2024-10-04
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """Return the URL of a database with a run of each of two keys, on two days."""
+    url = f"sqlite:///{tmp_path}/server.db"
+    engine, batch = open_database(url), Batch()
+    for number, key in enumerate(["first", "second"]):
+        batch.audit.append(
+            AuditRecord(
+                time=(DAY + number) * SECONDS_A_DAY + 0.5,
+                key_id=f"id-{key}",
+                key_name=key,
+                door="rest",
+                action="run",
+            )
+        )
+        used = batch.usage_of(f"id-{key}", key, DAY + number)
+        used.runs, used.run_seconds, used.cpu_seconds = 3, 2.5, 1.25
+    write(engine, ServerIdentity("one", "one", 0), 1, batch)
+    engine.dispose()
+    return url
+
+
+@pytest.mark.parametrize(("options", "keys"), [
+    ((), ["first", "second"]),
+    (("--since", "2024-10-05"), ["second"]),
+    (("--since", "2024-10-04T00:00:00.500"), ["first", "second"]),
+    (("--since", "2024-10-04T01:00:00.501+01:00"), ["second"]),
+    (("--until", "2024-10-05"), ["first"]),
+    (("--key", "second"), ["second"]),
+    (("--key", "id-first"), ["first"]),
+    (("--since", "24h"), []),
+])  # fmt: skip
+def test_records_are_chosen_by_time_and_key(
+    database: str, options: tuple[str, ...], keys: list[str]
+) -> None:
+    assert [record["key_name"] for record in read_audit(database, *options)] == keys
+
+
+def test_the_time_of_a_record_is_a_text(database: str) -> None:
+    assert read_audit(database)[0]["time"] == "2024-10-04T00:00:00.500Z"
+
+
+def test_usage_is_printed_by_day_and_key(database: str) -> None:
+    done = run_command("keys", "usage", "--database", database, "--since", "2024-10-04")
+    assert (
+        done.stdout == "2024-10-04\t3\t2.500\t1.250\tfirst\n2024-10-05\t3\t2.500\t1.250\tsecond\n"
+    )
+    assert read_usage(database) == []  # of the last 30 days
+    (used,) = read_usage(database, "--since", "2024-10-05")
+    assert (used["day"], used["key_id"], used["runs"]) == ("2024-10-05", "id-second", 3)
+
+
+@pytest.mark.parametrize("command", [("audit",), ("keys", "usage")])
+@pytest.mark.parametrize("value", ["yesterday", "12", "5y", "", "-3d", "2024-13-01"])
+def test_a_time_that_is_none_is_a_usage_error(command: tuple[str, ...], value: str) -> None:
+    done = run_command(*command, "--since", value)
+    assert done.returncode == 2
+    assert "is not a time, such as" in done.stderr
+
+
+def test_a_database_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    done = run_command("audit", "--database", f"sqlite:///{tmp_path}/missing.db")
+    assert done.returncode == 3
+    assert f"There is no database {tmp_path}/missing.db" in done.stderr
