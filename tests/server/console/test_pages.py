@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from ..rest.requesting import FOREVER, parse_events, wait_for
-from ..serving import Server
+from ..serving import Server, run_old
 from .visiting import SAME_ORIGIN, run, send, text_of, visiting
 
 _NASTY = "<script>alert(1)</script>"
@@ -249,5 +249,15 @@ def test_runs_of_the_rest_door_are_shown_too(
     path = _create(visitor)
     with server.client(key, "/v1") as api:
         api.post(f"{path}/runs", json={"code": "print('from', 'the door')"})
-    page = wait_for(lambda: visitor.get(path).text)
-    assert "from the door" in page
+    assert "from the door" in visitor.get(path).text
+
+
+def test_runs_of_doors_that_keep_no_code_are_shown_with_their_output(
+    visitor: httpx.Client, client: httpx.Client
+) -> None:
+    path = _create(visitor, "azure")
+    assert run_old(client, f"print('from', 'azure', {_NASTY!r})", "azure").status_code == 200
+    page = visitor.get(path).text
+    assert "from azure &lt;script&gt;" in page
+    assert "exit code 0" in page
+    assert "code_of" not in page

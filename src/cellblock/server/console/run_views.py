@@ -6,21 +6,26 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
+from ...results import CodeResult
 from ..doors.rest.answers import to_time
 from ..doors.rest.live_run import LiveRun
+from ..sessions.session import SessionRun
 from .pages import format_size
-from .shown_output import ShownPart, show_events
+from .shown_output import ShownPart, show_events, show_result
 
 
 @dataclass(frozen=True)
 class RunView:
-    """One run. `position` is the number of the last event among the parts."""
+    """One run. `position` is the number of the last event among the parts.
+
+    code   None for a run that another door has started, or that ended long ago
+    """
 
     id: str
     session_id: str | None
     language: str
-    code: str
-    created_at: datetime
+    code: str | None
+    created_at: datetime | None
     status: str
     summary: str
     is_done: bool
@@ -51,12 +56,37 @@ async def view_run(live: LiveRun) -> RunView:
     )
 
 
+async def view_other_run(session_id: str, run: SessionRun) -> RunView:
+    """Return what a page shows of a run of which only the result is kept."""
+    result, status, summary = run.result, "running" if run.is_started else "queued", ""
+    if result is not None:
+        status, summary = _describe_result(result)
+    elif run.failure:
+        status = "failed"
+    return RunView(
+        id=run.id,
+        session_id=session_id,
+        language=run.language,
+        code=None,
+        created_at=None,
+        status=status,
+        summary=summary,
+        is_done=True,  # there is nothing to follow
+        parts=[] if result is None else await asyncio.to_thread(show_result, result),
+        position=0,
+    )
+
+
 def describe(live: LiveRun) -> tuple[str, str]:
     """Return the state of a run in one word, and what it has used."""
-    info = live.info()
-    if info.result is None:
-        return info.status, ""
-    usage, result = info.result.usage, info.result
+    result = live.run.result
+    if result is None or not live.is_done:
+        return live.info().status, ""
+    return _describe_result(result)
+
+
+def _describe_result(result: CodeResult) -> tuple[str, str]:
+    usage = result.usage
     parts = [
         f"exit code {result.exit_code}",
         f"{usage.wall_seconds:.2f} s",

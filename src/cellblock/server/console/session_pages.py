@@ -22,7 +22,7 @@ from .checkpoint_tree import CheckpointNode, checkpoint_tree
 from .forms import read_form, to_model
 from .gate import Visitor
 from .pages import Pages, path_part, see_other
-from .run_views import view_run
+from .run_views import RunView, view_other_run, view_run
 
 _MAX_FORM_BYTES = 1 << 16
 _MAX_RUNS = 20  # in a page
@@ -69,17 +69,31 @@ class SessionPages:
         owner, session_id = visitor.owner, _session_id(request)
         session = self._actions.get(owner, session_id)
         block = self._find_code(owner, request.query_params.get("code_of", ""))
-        runs = self._runs.of_session(owner, session_id)[::-1]
+        views, hidden = await self._view_runs(owner, session_id)
         return self._pages.answer(
             "session.html",
             visitor,
             session=session,
-            runs=[await view_run(live) for live in runs[:_MAX_RUNS]],
-            hidden_runs=len(runs[_MAX_RUNS:]),
+            runs=views,
+            hidden_runs=hidden,
             code=block.code,
             language=block.language,
             state=await self._state(owner, session_id),
         )
+
+    async def _view_runs(self, owner: Owner, session_id: str) -> tuple[list[RunView], int]:
+        """Return the newest runs of all doors, newest first, and how many there are besides."""
+        live = {each.run.id: each for each in self._runs.of_session(owner, session_id)}
+        known = dict(self._store.find(owner, session_id).runs)
+        waiting = [each for name, each in live.items() if name not in known]  # for the queue
+        names = [*known, *(each.run.id for each in waiting)][::-1]
+        views = [
+            await (
+                view_run(live[name]) if name in live else view_other_run(session_id, known[name])
+            )
+            for name in names[:_MAX_RUNS]
+        ]
+        return views, len(names[_MAX_RUNS:])
 
     def _find_code(self, owner: Owner, run_id: str) -> CodeBlock:
         """Return the code of a run; nothing if it is forgotten by now."""

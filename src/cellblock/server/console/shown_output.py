@@ -11,7 +11,7 @@ from typing import Literal, cast
 from pydantic import BaseModel
 
 from ...events import Display, Ended, Event, Output, OutputTruncated
-from ...results import truncation_marker
+from ...results import CodeResult, truncation_marker
 from ...safe_output.bundle import clean_bundle
 from ..doors.rest.live_run import Failure
 from ..http.statuses import message_of
@@ -69,6 +69,13 @@ def show_events(events: Iterable[Event | Failure]) -> list[ShownPart]:
             last.text = last.text.removesuffix(part.replaced)
         merged.append(part)
     return _bounded(merged)
+
+
+def show_result(result: CodeResult) -> list[ShownPart]:
+    """Return what a page shows of a result: its text, then what only displays show."""
+    displays = show_events(Display(0, data, {}) for data in result.displays)
+    pictures = [part for part in displays if part.kind in ("html", "note")]
+    return show_events([Output(0, "stdout", result.output)]) + pictures
 
 
 def _bounded(parts: list[ShownPart]) -> list[ShownPart]:
