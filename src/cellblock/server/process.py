@@ -92,7 +92,7 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
             journal = StateJournal(engine, name, settings.audit_days)
             await stack.enter_async_context(journal)
         store = await stack.enter_async_context(SessionStore(sessions, journal))
-        services = Services(store, keys, settings.stall_seconds)
+        services = Services(store, keys, settings.stall_seconds, engine)
         app = _make_app(services, print_note)
         if settings.certificate is None and not is_loopback(settings.host):
             print_note("keys are sent in clear text: use --certificate, or a TLS proxy")

@@ -221,7 +221,7 @@ def test_axe_finds_no_barrier(
     keyboard.press("link", "Restore checkpoint before")
     page.get_by_role("heading", name="Restore").wait_for()
     _check(page)
-    for path in ("sessions", "nothing"):
+    for path in ("sessions", "usage", "log", "nothing"):
         page.goto(f"{server.url}/console/{path}")
         _check(page)
     context.close()

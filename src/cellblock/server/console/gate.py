@@ -15,6 +15,9 @@ from ..refusals import Forbidden, NotAuthenticated
 from .sign_ins import SIGN_IN_SECONDS, SignIns
 
 PREFIX = "/console"
+DOOR = "console"
+_PAGES = (("playground", "Playground"), ("sessions", "Sessions"))
+_RECORD_PAGES = (("usage", "Usage"), ("log", "Log"))
 _SAFE_METHODS = ("GET", "HEAD")
 
 
@@ -24,6 +27,14 @@ class Visitor:
 
     owner: Owner
     key_name: str | None = None
+    is_admin: bool = False
+
+    @property
+    def pages(self) -> tuple[tuple[str, str], ...]:
+        """The paths and the names of the pages that the visitor may see."""
+        if self.key_name is None:
+            return _PAGES
+        return (*_PAGES, *_RECORD_PAGES)
 
 
 class Gate:
@@ -44,13 +55,13 @@ class Gate:
         """
         keys = self._services.keys
         if keys is None:
-            return Visitor(ANONYMOUS)
+            return Visitor(replace(ANONYMOUS, door=DOOR))
         sign_in = self._sign_ins.find(request.cookies.get(_cookie_name(request), ""))
         if sign_in is None:
             raise NotAuthenticated("Sign in to see this page.")
         info = await keys.find_active(sign_in.key_digest)
         request.state.key_id = info.id
-        return Visitor(replace(info.owner, door="console"), info.name)
+        return Visitor(replace(info.owner, door=DOOR), info.name)
 
     async def sign_in(self, request: Request, key: str, answer: Response) -> None:
         """Set the cookie of a new sign-in. Raise `NotAuthenticated` if the key is not valid."""

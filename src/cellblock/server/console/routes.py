@@ -18,6 +18,7 @@ from .file_pages import FilePages
 from .gate import PREFIX, Gate, Visitor
 from .headers import SecurityHeaders
 from .pages import FOLDER, Pages, see_other
+from .record_pages import RecordPages
 from .run_pages import RunPages
 from .session_pages import SessionPages
 from .sign_in_pages import SignInPages
@@ -32,7 +33,7 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
     page, sign_in = endpoints.route, SignInPages(gate, pages)
     run = RunPages(services, runs, actions, pages)
     session = SessionPages(services, runs, actions, pages)
-    file = FilePages(services)
+    file, record = FilePages(services), RecordPages(services, pages)
 
     async def show_home(_request: Request, _visitor: Visitor) -> Response:
         return see_other("/playground")
@@ -66,6 +67,8 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
         page("POST", f"{_SESSION}/restart", session.restart_session),
         page("POST", f"{_SESSION}/end", session.end_session),
         page("GET", f"{_SESSION}/{{action}}", session.confirm),
+        page("GET", "/usage", record.show_usage),
+        page("GET", "/log", record.show_log),
         page("GET", "/{path:path}", show_missing),
     ]
     mount = Mount(PREFIX, routes=routes, middleware=[Middleware(SecurityHeaders)])

@@ -6,6 +6,7 @@ import base64
 import binascii
 from dataclasses import dataclass, field, replace
 
+from sqlalchemy import Engine
 from starlette.requests import Request
 
 from ..keys.key_store import KeyStore
@@ -19,15 +20,16 @@ _KEY_HEADERS = ("x-api-key", "x-ms-apikey")
 
 @dataclass(frozen=True)
 class Services:
-    """The session store, the keys, and the open requests.
+    """The session store, the keys, the database of both, and the open requests.
 
-    Without keys, all requests have one anonymous owner. A client that sends nothing of a body for
-    `stall_seconds` is given up.
+    Without keys, there is no database, and all requests have one anonymous owner. A client that
+    sends nothing of a body for `stall_seconds` is given up.
     """
 
     store: SessionStore
     keys: KeyStore | None = None
     stall_seconds: float = 30.0
+    state: Engine | None = None
     requests: OpenRequests = field(default_factory=OpenRequests)
 
     async def find_owner(self, request: Request, door: str) -> Owner:

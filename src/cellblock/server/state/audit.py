@@ -44,6 +44,29 @@ def read_audit(
         raise database_error(error) from error
 
 
+def recent_audit(
+    engine: Engine, *, key_id: str | None, before: int | None, limit: int
+) -> list[tuple[int, AuditRecord]]:
+    """Return the newest records with their numbers, newest first.
+
+    key_id   of whose records; None for those of all keys
+    before   only those with a smaller number
+
+    Raise `BackendError`.
+    """
+    query = select(AuditRow.id, *_COLUMNS).order_by(AuditRow.id.desc()).limit(limit)
+    if key_id is not None:
+        query = query.where(AuditRow.key_id == key_id)
+    if before is not None:
+        query = query.where(AuditRow.id < before)
+    try:
+        with engine.connect() as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+    except SQLAlchemyError as error:
+        raise database_error(error) from error
+    return [(row.pop("id"), AuditRecord(**row)) for row in rows]
+
+
 def remove_audit(engine: Engine, before: float) -> None:
     """Remove the records of what began before a time. Raise `BackendError`."""
     try:

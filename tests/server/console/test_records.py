@@ -1,0 +1,107 @@
+"""The pages of usage and of the log: what they count, and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import insert
+
+from cellblock.server.console.usage_chart import MEASURES, usage_chart
+from cellblock.server.state.audit import recent_audit
+from cellblock.server.state.database import open_database
+from cellblock.server.state.records import AuditRecord
+from cellblock.server.state.tables import AuditRow
+from cellblock.server.state.usage import DailyUsage
+
+from ..rest.requesting import wait_for
+from ..serving import Server, serving
+from .visiting import browsing, run, text_of, visiting
+
+_CPU, _RUNS, _ = MEASURES
+
+
+def _usage(key: str, day: int, cpu_seconds: float = 0.0, runs: int = 1) -> DailyUsage:
+    return DailyUsage(
+        key_id=key, key_name=f"key {key}", day=day, runs=runs, cpu_seconds=cpu_seconds
+    )
+
+
+def test_bars_have_a_part_for_each_key_and_the_longest_is_full() -> None:
+    usage = [_usage("a", 2, 1.0), _usage("b", 2, 3.0), _usage("b", 1, 1.0)]
+    chart = usage_chart(usage, _CPU, first_day=0, last_day=2)
+    assert [(bar.day.isoformat(), bar.total) for bar in chart.bars] == [
+        ("1970-01-03", "4.0"), ("1970-01-02", "1.0"), ("1970-01-01", "0.0"),
+    ]  # fmt: skip
+    assert [(part.key_name, part.left, part.width) for part in chart.bars[0].parts] == [
+        ("key b", 0.0, 750.0), ("key a", 750.0, 250.0),
+    ]  # fmt: skip
+    assert [(each.key_name, each.runs, each.cpu_seconds) for each in chart.totals] == [
+        ("key b", 2, 4.0), ("key a", 1, 1.0),
+    ]  # fmt: skip
+
+
+def test_keys_beyond_the_colours_share_the_last_one() -> None:
+    usage = [_usage(str(number), 0, runs=100 - number) for number in range(10)]
+    chart = usage_chart(usage, _RUNS, 0, 0)
+    assert [each.colour for each in chart.totals] == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
+
+
+def test_days_without_usage_have_no_bar() -> None:
+    (bar,) = usage_chart([_usage("a", 0)], _CPU, 0, 0).bars
+    assert bar.parts[0].width == 0.0
+    assert usage_chart([], _CPU, 0, 1).totals == []
+
+
+def test_the_newest_records_come_first_and_older_ones_after_them(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/server.db")
+    with engine.begin() as connection:
+        for number in range(5):
+            record = AuditRecord(
+                time=0.0, key_id="ab"[number % 2], key_name="", door="", action=str(number)
+            )
+            connection.execute(insert(AuditRow).values(**asdict(record)))
+    newest = recent_audit(engine, key_id=None, before=None, limit=2)
+    older = recent_audit(engine, key_id=None, before=newest[-1][0], limit=9)
+    own = recent_audit(engine, key_id="b", before=None, limit=9)
+    engine.dispose()
+    assert [record.action for _, record in newest] == ["4", "3"]
+    assert [record.action for _, record in older] == ["2", "1", "0"]
+    assert [record.action for _, record in own] == ["3", "1"]
+
+
+def test_a_key_sees_its_own_usage_and_log(server: Server) -> None:
+    names = ("records <b>one</b>", "records two")
+    with (
+        visiting(server, server.add_key(names[0])) as one,
+        visiting(server, server.add_key(names[1])) as two,
+    ):
+        run(one, "/runs", "print('secret code')", place="fresh")
+        log = wait_for(lambda: _if_contains(one.get("/log"), ">run<"))
+        usage = wait_for(lambda: _if_contains(one.get("/usage"), "<rect"))
+        assert ">console<" in log
+        assert "secret" not in log + usage
+        assert "records &lt;b&gt;one&lt;/b&gt;" in usage
+        assert names[1] not in usage + log
+        assert "<rect" not in two.get("/usage").text
+        assert ">run<" not in two.get("/log").text
+        assert "Run seconds by day" in one.get("/usage?measure=time&days=90").text
+
+
+def _if_contains(answer: httpx.Response, part: str) -> str:
+    return answer.text if part in answer.text else ""
+
+
+@pytest.mark.parametrize("path", ["/usage?days=1", "/usage?measure=x", "/log?before=-1"])
+def test_addresses_that_are_not_valid_are_refused(visitor: httpx.Client, path: str) -> None:
+    answer = visitor.get(path)
+    assert answer.status_code == 400
+    assert "Choose" in text_of(answer)
+
+
+def test_a_server_without_keys_has_no_records(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-auth") as server, browsing(server) as client:
+        assert client.get("/usage").status_code == client.get("/log").status_code == 404
+        assert "/console/usage" not in client.get("/playground").text
