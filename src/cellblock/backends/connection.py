@@ -44,7 +44,7 @@ from ..runtime.messages import (
     check_reply,
 )
 from ..runtime.packets import decode_fields, encode_packet
-from .failures import STOPPED_TEXT, failure_error, preload_error
+from .failures import STOPPED_TEXT, end_reason, failure_error, preload_error
 from .pending_run import PendingRun
 from .server_process import ServerProcess
 from .transport import ProcessTransport, Transport
@@ -360,7 +360,7 @@ class Connection:
             self._opened.set_result(decode_fields(frame, Ready))
         elif frame.kind == protocol.FAILED:
             failure = decode_fields(frame, Failure)
-            reason = f"The runtime server failed: {failure.error}."
+            reason = end_reason(failure)
             error = preload_error(failure) if failure.module else None
             self._mark_lost(reason, ServerFull(reason) if failure.full else error)
 

@@ -25,6 +25,13 @@ def preload_error(failure: Failure) -> PackageError:
     )
 
 
+def end_reason(failure: Failure) -> str:
+    """Return why a server has ended: because of a failure, or by request."""
+    if failure.stopped and failure.error:
+        return failure.error
+    return f"The runtime server failed: {failure.error}."
+
+
 def failure_error(failure: Failure, loss_advice: str) -> CellblockError:
     """Return the error that the server reports for one run."""
     if failure.stopped:

@@ -22,10 +22,11 @@ _JOIN_PIECES = 'c=; for p do c=$c$p; done; set --; eval "unset c p; $c"'
 class Default(enum.Enum):
     """The value of a parameter that was not given."""
 
-    TIMEOUT = enum.auto()
+    TIMEOUT = "<that of the box>"
+    IDLE_SECONDS = "<3600 for a kept box, otherwise None>"
 
     def __repr__(self) -> str:
-        return "<that of the box>"
+        return self.value
 
 
 def check_argv(command: object) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,6 +37,8 @@ from .arguments import (
 )
 from .command_spans import command_span, trace_command
 from .files import Files
+from .kept.address import new_box_id
+from .kept.place import KeptPlace, require_kept
 from .life import BoxLife, check_box_answer
 from .output import MAX_OUTPUT_BYTES, STREAMS, KeptOutput, OnOutput, Piece, collect
 from .process import Process, RunningCommand
@@ -72,7 +73,8 @@ class Box:
         self._take(BoxLife(session, check_seconds(idle_seconds, "idle_seconds")))
 
     def _take(self, life: BoxLife) -> None:
-        self.id = f"box-{secrets.token_hex(8)}"
+        place = life.session.place
+        self.id = place.box_id if isinstance(place, KeptPlace) else new_box_id()
         self.session, self._life, self.files = life.session, life, Files(life)
         self.timeout = life.session.timeout
         self.session.session_id = self.session.session_id or self.id
@@ -89,6 +91,8 @@ class Box:
 
     async def close(self) -> None:
         """Kill everything in the box and clean up. Do nothing if it is closed."""
+        if isinstance(place := self.session.place, KeptPlace):
+            place.detaches = False
         with contextlib.suppress(LoopEnded):
             await background_loop().call(self._life.close())
 
@@ -96,6 +100,26 @@ class Box:
     def closed(self) -> bool:
         """Whether the box cannot be used any more."""
         return bool(self._life.gone)
+
+    def ref(self) -> str:
+        """Return a text by which another process of this user can attach to the box, if it is kept.
+
+        See `Sandbox`. The text is no secret. Raise `BackendError` if the box is not kept, and
+        `ExecutorStopped` before its start.
+        """
+        return require_kept(self.session.place).address.ref
+
+    async def detach(self) -> None:
+        """Leave a box alive that is kept, and use it no more here. See `Sandbox`.
+
+        What this process runs in it is ended as if its tasks were cancelled. Raise `BackendError`
+        if the box is not kept.
+        """
+        require_kept(self.session.place).detaches = True
+        if not self._life.gone:
+            self._life.advice = "Attach to it by its ref."
+        with contextlib.suppress(LoopEnded):
+            await background_loop().call(self._life.close("This process has left the box."))
 
     async def __aenter__(self) -> Self:
         try:
@@ -111,7 +135,7 @@ class Box:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        await (self.detach() if isinstance(self.session.place, KeptPlace) else self.close())
 
     @property
     def work_dir(self) -> Path:
@@ -443,3 +467,8 @@ class Box:
                         "or copy with end_commands."
                     )
             return await copying()
+
+
+def life_of(box: Box) -> BoxLife:
+    """Return what keeps a box alive, for the process that has it for others."""
+    return box._life  # pyright: ignore[reportPrivateUsage] - its own module

@@ -45,12 +45,17 @@ class BoxLink:
 class BoxLife:
     """What keeps a box alive. It belongs to the background loop.
 
-    gone   why the box cannot be used any more; "" if it can
+    gone      why the box cannot be used any more; "" if it can
+    advice    what a user can do then
+    on_gone   called with the reason when that happens
     """
+
+    advice = "Create a new one."
 
     def __init__(self, session: SessionExecutor, idle_seconds: float | None) -> None:
         self.session = session
         self.gone = ""
+        self.on_gone: Callable[[str], None] = lambda reason: None
         self._idle_seconds = idle_seconds
         self._is_started = False
         self._use_count = 0
@@ -74,16 +79,25 @@ class BoxLife:
 
     def _check(self) -> None:
         if self.gone:
-            raise BoxGone(f"{self.gone} Create a new one.")
+            raise BoxGone(f"{self.gone} {self.advice}")
 
     async def close(self, reason: str = _CLOSED) -> None:
         """End the box and all that runs in it."""
-        if not self.gone:
-            self.gone = reason
+        self._set_gone(reason)
         if self._timer is not None:
             self._timer.cancel()
         # As after a `with` block, the session does not start again on its next use.
         await run_to_end(self.session.__aexit__(None, None, None))
+
+    def _set_gone(self, reason: str) -> None:
+        if not self.gone:
+            self.gone = reason
+            self.on_gone(reason)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started."""
+        return self._is_started
 
     @contextlib.asynccontextmanager
     async def use(self, *, is_counted: bool = True) -> AsyncGenerator[BoxLink]:
@@ -107,8 +121,8 @@ class BoxLife:
         except BoxGone:
             raise
         except (BackendLost, ExecutorStopped) as error:
-            self.gone = self.gone or f"The box is gone: {error}"
-            raise BoxGone(f"{self.gone} Create a new one.") from error
+            self._set_gone(f"The box is gone: {error}")
+            raise BoxGone(f"{self.gone} {self.advice}") from error
 
     async def ask(
         self, order: BoxOrder, data: AsyncIterable[bytes] | None = None, *, path: str = ""

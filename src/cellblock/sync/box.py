@@ -21,6 +21,7 @@ from ..box.sandbox import Sandbox as AsyncSandbox
 from ..box.shell import ShellProgram
 from ..box.shell import ShellSession as AsyncShellSession
 from ..executors.session.checkpoint import Checkpoint
+from ..executors.session.settings import InputCallback
 from ..sandbox.guarantees import Guarantee
 from .base import SyncSession, with_parameters_of
 
@@ -180,6 +181,7 @@ class Box:
         return self
 
     start = plain(AsyncBox.start)
+    detach = plain(AsyncBox.detach)
     exec = plain_command(AsyncBox.exec, AsyncBox.exec_stream)
     exec_stream = plain_stream(AsyncBox.exec_stream)
     commands = plain(AsyncBox.commands)
@@ -224,6 +226,10 @@ class Box:
         with contextlib.suppress(LoopEnded):
             background_loop().run(self.wrapped.close())
 
+    def ref(self) -> str:
+        """Return a text by which another process of this user can attach to a box that is kept."""
+        return self.wrapped.ref()
+
     @property
     def closed(self) -> bool:
         """Whether the box cannot be used any more."""
@@ -261,7 +267,8 @@ class Box:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self.wrapped.__aexit__(kind, error, trace))
 
 
 class Sandbox(Box):
@@ -272,6 +279,12 @@ class Sandbox(Box):
     @with_parameters_of(AsyncSandbox)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+
+    @classmethod
+    def attach(cls, ref: str, *, input_callback: InputCallback | None = None) -> Self:
+        """Return a box that is kept, by its `ref`. See `cellblock.Sandbox.attach`."""
+        attaching = AsyncSandbox.attach(ref, input_callback=input_callback)
+        return cls.__new__(cls)._wrap(background_loop().run(attaching))
 
 
 class DockerSandbox(Box):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import secrets
 import time
@@ -19,7 +20,8 @@ from ...errors import CheckpointError, SessionError, UnsupportedValue
 from ...events import Event
 from ...results import CodeResult, ResultBuilder, SessionCodeResult
 from ...runtime import values
-from ...runtime.messages import Answer, RunTerms
+from ...runtime.messages import Answer, RunCode, RunProgram, RunTerms
+from ...runtime.protocol import Frame
 from ...runtime.session_orders import (
     CompleteCode,
     DropCheckpoint,
@@ -35,7 +37,7 @@ from ...runtime.session_orders import (
 from ...tracing import Attributes, span
 from ..argument_checks import shortest
 from ..base import CodeExecutor, RunBlock, validate_blocks
-from ..places.base import PlaceProperties
+from ..places.base import OnInput, PlaceProperties
 from ..run_options import RunOptions
 from ..settings import Config, to_config
 from ..workspace import snapshot
@@ -150,6 +152,40 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         return builder.session_result()
 
     # requests
+
+    async def relay(
+        self,
+        order: SessionOrder,
+        token: Token | None,
+        *,
+        value: bytes = b"",
+        on_input: OnInput | None = None,
+    ) -> AsyncGenerator[Frame, None]:
+        """Carry out an order of another process after those before it. Yield its frames.
+
+        It belongs to the background loop. The session and folders that the order names are replaced
+        by those of this session. Raise as `Connection.run` does.
+        """
+        place, began = self.place, time.monotonic()
+        if isinstance(order, RunProgram):
+            async with contextlib.aclosing(
+                place.frames(place.program_request(order.request), token)
+            ) as frames:
+                async for frame in frames:
+                    yield frame
+            return
+        async with self._python.lock:
+            order = order._replace(session=place.session.number)
+            if isinstance(order, RunCode):
+                waited = order.terms.waited + time.monotonic() - began
+                order = order._replace(terms=order.terms._replace(waited=waited))
+            connection = place.require_connection()
+            async with contextlib.aclosing(
+                connection.run(order, token, value=value, on_input=on_input)
+            ) as frames:
+                async for frame in frames:
+                    yield frame
+            place.session.block_count += isinstance(order, RunCode)
 
     async def _query(
         self, make: Callable[[int, RunTerms], SessionOrder], value: bytes = b""

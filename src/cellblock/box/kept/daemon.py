@@ -1,0 +1,168 @@
+"""The process of kept boxes: one that was made, and its forks. It ends with the last of them.
+
+It is a process in a session of its own (see setsid(2)), whose parent has ended. It has the boxes as
+any program has them, and carries out what the processes ask that are attached to them: see `Relay`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from ...aio.background_loop import background_loop
+from ...executors.settings import from_config
+from ...runtime.packets import decode_packet
+from ..base import life_of
+from ..sandbox import Sandbox
+from .address import is_own_process
+from .orders import BoxDescription, LaunchBox, RootDescription, no_such_box
+from .relay import Relay
+
+_FIRST_SECONDS = 60.0  # for the process that made this one to attach
+_LAST_SECONDS = 5.0  # for processes that are attached to read why a box has ended
+# The parameters of executors that boxes do not have.
+_NOT_OF_BOXES = (
+    "functions_module", "cleanup_temp_files", "execution_policies", "save_output", "checkpoints",
+    "keep_processes", "server",
+)  # fmt: skip
+
+
+class BoxDaemon:
+    """The boxes of this process. It belongs to the background loop.
+
+    `launch` says what the first box is. `listener` is where processes connect.
+    """
+
+    def __init__(self, listener: socket.socket, launch: LaunchBox) -> None:
+        self._listener, self._path = listener, launch.socket_path
+        self._boxes = dict[str, Sandbox]()
+        self._relays = set[Relay]()
+        self._serving = set[asyncio.Task[Any]]()
+        self._ended = asyncio.Event()
+        self._tasks = set[asyncio.Task[None]]()
+        self._failure: Exception | None = None
+        try:
+            self.add(make_box(launch), launch.box)
+        except Exception as error:  # whatever it is, the process that wants the box has to know
+            self._failure = error
+
+    def add(self, box: Sandbox, name: str) -> None:
+        """Have a box until it is gone."""
+        self._boxes[name] = box
+        box.id = name
+        life_of(box).on_gone = lambda reason: self._on_gone(name, reason)
+
+    async def serve(self) -> None:
+        """Serve until all boxes have ended."""
+        assert sys.platform != "win32"
+        loop = asyncio.get_running_loop()
+        server = await asyncio.start_unix_server(self._on_connect, sock=self._listener)
+        first = loop.call_later(_FIRST_SECONDS, self.end_unstarted)
+        try:
+            await self._ended.wait()
+        finally:
+            first.cancel()
+            server.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            for box in [*self._boxes.values()]:
+                await box.close()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            if self._serving:  # so that they receive the last replies
+                await asyncio.wait(self._serving, timeout=_LAST_SECONDS)
+
+    async def _on_connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not is_own_process(writer.get_extra_info("socket")):
+            writer.close()
+            return
+        relay = Relay(self, reader, writer)
+        self._relays.add(relay)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        try:
+            await relay.serve()
+        finally:
+            self._relays.discard(relay)
+            self.end_unstarted()
+
+    def _on_gone(self, name: str, reason: str) -> None:
+        """Tell all that are attached to a box, and clean up after it."""
+        box = self._boxes.pop(name)
+        for relay in self._relays:
+            if relay.box is box:
+                relay.end(reason)
+        task = asyncio.ensure_future(self._close(box))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close(self, box: Sandbox) -> None:
+        try:
+            await box.close()
+        finally:
+            if not self._boxes:
+                self._ended.set()
+
+    def end_unstarted(self) -> None:
+        """End a box whose maker is gone before it was started."""
+        for name, box in [*self._boxes.items()]:
+            if not life_of(box).is_started:
+                self._on_gone(name, "")
+        if not self._boxes and not self._tasks:
+            self._ended.set()
+
+    # what relays ask for
+
+    def find(self, name: str) -> Sandbox:
+        """Return a box. Raise `BoxGone`, or why it could not be made."""
+        if self._failure is not None:
+            raise self._failure
+        if (box := self._boxes.get(name)) is None:
+            raise no_such_box(name)
+        return box
+
+    def describe(self, box: Sandbox) -> BoxDescription:
+        """Return the description of a box that is started."""
+        place = box.session.place
+        return BoxDescription(
+            box.id,
+            os.getpid(),
+            json.dumps(box.session.dump_component().config),
+            str(box.work_dir),
+            str(place.checkpoint_dir()),
+            None if place.root is None else RootDescription.of(place.root),
+        )
+
+
+def make_box(launch: LaunchBox) -> Sandbox:
+    """Return the box that `launch` describes."""
+    config = from_config(json.loads(launch.config))
+    options = {name: value for name, value in config.items() if name not in _NOT_OF_BOXES}
+    root = launch.root_source if launch.root is None else launch.root.root()
+    return Sandbox(**options, idle_seconds=launch.idle_seconds, root=root)
+
+
+def main(descriptor: int) -> None:
+    """Serve the box that standard input describes, on the listening socket `descriptor`."""
+    launch = decode_packet(sys.stdin.buffer.read(), LaunchBox)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    listener = socket.socket(fileno=descriptor)
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+    async def serve() -> None:
+        await BoxDaemon(listener, launch).serve()
+
+    background_loop().run(serve())
