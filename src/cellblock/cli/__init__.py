@@ -22,7 +22,7 @@ _COMMANDS = {
     "audit": "Print who ran what and when on the server.",
     "batch": "Judge many programs, and continue where a stopped batch ended.",
     "chat": "Let a model write code, approve it, and see it run.",
-    "clean": "Remove control groups and containers left behind by crashed processes.",
+    "clean": "Remove control groups, sockets and containers left behind by crashed processes.",
     "compat": "Check what scripts and notebooks written for AutoGen need.",
     "doctor": "Check what the sandbox guarantees here, and find the container engine.",
     "kernel": "Install Jupyter kernels that run notebooks in a sandbox.",

@@ -1,21 +1,22 @@
-"""`cellblock clean`: remove control groups and containers left behind by crashed processes."""
+"""`cellblock clean`: remove what was left behind by crashed processes."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
 
 import click
 
 
 @click.command("clean")
 def command() -> int:
-    """Remove control groups and containers left behind by crashed processes, and print their names.
+    """Remove control groups, sockets and containers left behind by crashed processes.
 
-    Only control groups and containers that Cellblock created are removed. A container that was
-    created to be kept is not removed.
+    Print their names. Only those that Cellblock created are removed. A container that was created
+    to be kept is not removed.
     """
-    for path in _remove_control_groups():
+    for path in (*_remove_control_groups(), *_remove_sockets()):
         click.echo(path)
     if importlib.util.find_spec("aiodocker") is None:
         click.echo(
@@ -40,6 +41,14 @@ def _remove_control_groups() -> list[str]:
     from ..sandbox import cgroups
 
     return [path for folder in cgroups.find_cgroups().folders for path in remove_orphans(folder)]
+
+
+def _remove_sockets() -> list[str]:
+    if sys.platform != "linux":
+        return []
+    from ..box.kept.address import remove_abandoned_sockets
+
+    return [*remove_abandoned_sockets()]
 
 
 async def _remove_containers() -> list[str]:

@@ -22,6 +22,8 @@ from cellblock import (
     Sandbox,
     WorkspaceError,
 )
+from cellblock.box.kept import address
+from cellblock.box.kept.address import remove_abandoned_sockets
 from cellblock.sandbox.probe import unavailable_reason
 from tests.box.kept.programs import (
     daemon_of,
@@ -205,7 +207,60 @@ def test_a_box_whose_process_was_killed_is_gone_and_leaves_only_its_socket() -> 
             await asyncio.sleep(0.02)
         with pytest.raises(BoxGone):
             await Sandbox.attach(ref)
-        os.unlink(ref.split(":")[1])
+        assert ref.split(":")[1] in remove_abandoned_sockets()
+
+    run(main)
+
+
+def test_a_box_ends_well_when_its_process_is_asked_to() -> None:
+    async def main() -> None:
+        box = Sandbox(kept=True)
+        await box.start()
+        pid, folder, socket_path = daemon_of(box), box.work_dir, box.ref().split(":")[1]
+        os.kill(pid, signal.SIGTERM)
+        await wait_for_end(pid)
+        assert not folder.exists()
+        assert not os.path.exists(socket_path)
+        with pytest.raises(BoxGone):
+            await box.exec("true")
+
+    run(main)
+
+
+def test_a_box_whose_start_is_cancelled_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "_PARENT", str(tmp_path))
+
+    async def main() -> None:
+        box = Sandbox(kept=True)
+        starting = asyncio.ensure_future(box.start())
+        while not [*tmp_path.glob("*/*.sock")]:
+            await asyncio.sleep(0.001)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        while [*tmp_path.glob("*/*")]:
+            await asyncio.sleep(0.01)
+
+    run(main)
+
+
+def test_a_box_whose_maker_is_killed_during_the_start_leaves_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        other = await start_other_process(
+            """
+            import os
+            from cellblock.box.kept import address, place
+            address._PARENT, launch = sys.argv[1], place._launch
+            place._launch = lambda *given: (launch(*given), os._exit(0))
+            await Sandbox(kept=True).start()
+            """,
+            str(tmp_path),
+        )
+        await other.wait()
+        while [*tmp_path.glob("*/*")]:
+            await asyncio.sleep(0.01)
 
     run(main)
 

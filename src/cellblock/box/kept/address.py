@@ -62,22 +62,24 @@ class BoxAddress(NamedTuple):
         """The text that names the box to other processes."""
         return f"cellblock-{__version__}:{self.socket_path}:{self.box}"
 
-    def listen(self) -> socket.socket:
-        """Return a socket that listens at the address."""
-        listener = _new_socket()
+    def listen(self) -> tuple[socket.socket, socket.socket]:
+        """Return a socket that listens at the address, and the first stream to it."""
+        listener, stream = _new_socket(), _new_socket()
         try:
             # Nobody finds it before it listens, so one that refuses connections has no process.
             unfinished = f"{self.socket_path}.new"
             listener.bind(unfinished)
             os.chmod(unfinished, 0o600)
             listener.listen()
+            stream.connect(unfinished)
             os.rename(unfinished, self.socket_path)
         except OSError as error:
             listener.close()
+            stream.close()
             raise BackendError(
                 f"{self.socket_path} cannot be created: {error.strerror}."
             ) from error
-        return listener
+        return listener, stream
 
     def connect(self) -> socket.socket:
         """Return a stream to the process. Raise `BoxGone`, or `BackendError` for a false one."""

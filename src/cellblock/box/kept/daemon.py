@@ -24,7 +24,6 @@ from .address import is_own_process
 from .orders import BoxDescription, LaunchBox, RootDescription, no_such_box
 from .relay import Relay
 
-_FIRST_SECONDS = 60.0  # for the process that made this one to attach
 _LAST_SECONDS = 5.0  # for processes that are attached to read why a box has ended
 # The parameters of executors that boxes do not have.
 _NOT_OF_BOXES = (
@@ -36,14 +35,15 @@ _NOT_OF_BOXES = (
 class BoxDaemon:
     """The boxes of this process. It belongs to the background loop.
 
-    `launch` says what the first box is. `listener` is where processes connect.
+    `launch` says what the first box is. `listener` is where processes connect, the one that wants
+    the box first. If that leaves before the box is started, nobody else knows it.
     """
 
     def __init__(self, listener: socket.socket, launch: LaunchBox) -> None:
         self._listener, self._path = listener, launch.socket_path
         self._boxes = dict[str, Sandbox]()
-        self._relays = set[Relay]()
-        self._serving = set[asyncio.Task[Any]]()
+        self._relays = dict[Relay, asyncio.Task[Any]]()
+        self._has_maker = False
         self._ended = asyncio.Event()
         self._tasks = set[asyncio.Task[None]]()
         self._failure: Exception | None = None
@@ -61,13 +61,10 @@ class BoxDaemon:
     async def serve(self) -> None:
         """Serve until all boxes have ended."""
         assert sys.platform != "win32"
-        loop = asyncio.get_running_loop()
         server = await asyncio.start_unix_server(self._on_connect, sock=self._listener)
-        first = loop.call_later(_FIRST_SECONDS, self.end_unstarted)
         try:
             await self._ended.wait()
         finally:
-            first.cancel()
             server.close()
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -75,24 +72,27 @@ class BoxDaemon:
                 await box.close()
             while self._tasks:
                 await asyncio.wait(self._tasks)
-            if self._serving:  # so that they receive the last replies
-                await asyncio.wait(self._serving, timeout=_LAST_SECONDS)
+            if self._relays:  # so that they send the last replies
+                await asyncio.wait(self._relays.values(), timeout=_LAST_SECONDS)
 
     async def _on_connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not is_own_process(writer.get_extra_info("socket")):
+        is_maker, self._has_maker = not self._has_maker, True
+        try:
+            if is_own_process(writer.get_extra_info("socket")):
+                await self._serve_relay(Relay(self, reader, writer))
+        finally:
             writer.close()
-            return
-        relay = Relay(self, reader, writer)
-        self._relays.add(relay)
+            if is_maker:
+                self._end_unstarted()
+
+    async def _serve_relay(self, relay: Relay) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._relays[relay] = task
         try:
             await relay.serve()
         finally:
-            self._relays.discard(relay)
-            self.end_unstarted()
+            del self._relays[relay]
 
     def _on_gone(self, name: str, reason: str) -> None:
         """Tell all that are attached to a box, and clean up after it."""
@@ -100,6 +100,9 @@ class BoxDaemon:
         for relay in self._relays:
             if relay.box is box:
                 relay.end(reason)
+        self._close_soon(box)
+
+    def _close_soon(self, box: Sandbox) -> None:
         task = asyncio.ensure_future(self._close(box))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -111,11 +114,11 @@ class BoxDaemon:
             if not self._boxes:
                 self._ended.set()
 
-    def end_unstarted(self) -> None:
-        """End a box whose maker is gone before it was started."""
-        for name, box in [*self._boxes.items()]:
+    def _end_unstarted(self) -> None:
+        """End if the box is not started."""
+        for box in self._boxes.values():
             if not life_of(box).is_started:
-                self._on_gone(name, "")
+                self._close_soon(box)
         if not self._boxes and not self._tasks:
             self._ended.set()
 

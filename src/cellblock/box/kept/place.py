@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,8 +43,8 @@ _LOG_BYTES = 2000  # of what the process has written that an error message quote
 class DaemonTransport(SocketTransport):
     """The stream to the process of a box. `log`: what that has written, as long as it is open."""
 
-    def __init__(self, address: BoxAddress, log: IO[bytes] | None) -> None:
-        super().__init__(address.connect(), 0)
+    def __init__(self, stream: socket.socket, log: IO[bytes] | None) -> None:
+        super().__init__(stream, 0)
         self._log = log
 
     def stderr_tail(self) -> str:
@@ -111,10 +112,16 @@ class KeptPlace(SandboxSessionPlace):
         """Make the box, and attach to it."""
         launch = self._launch
         if launch is None:
-            return await attach(self.address)
-        self._address = BoxAddress.create(launch.box)
-        with await run_in_thread(_launch, self._address, launch) as log:
-            attached = await attach(self._address, log)
+            return await attach(self.box_id, self.address.connect())
+        address = self._address = BoxAddress.create(launch.box)
+        streams = list[socket.socket]()
+        with contextlib.ExitStack() as failed, tempfile.TemporaryFile() as log:
+            # Entered in the thread: a cancellation would lose what it returns.
+            await run_in_thread(
+                lambda: streams.append(failed.enter_context(_launch(address, launch, log)))
+            )
+            failed.pop_all()
+            attached = await attach(launch.box, streams[0], log)
         self._launch = None
         return attached
 
@@ -137,7 +144,7 @@ class KeptPlace(SandboxSessionPlace):
         """Return the open place of a fork of this box."""
         fork = self.copy_with_work_dir(None)
         fork._address = self.address._replace(box=found.box)
-        await fork._adopt(*await attach(fork._address))
+        await fork._adopt(*await attach(found.box, fork._address.connect()))
         return fork
 
     async def close(self, *, restarting: bool) -> None:
@@ -174,16 +181,16 @@ async def ask(connection: Connection, order: KeptOrder) -> KeptReply:
 
 
 async def attach(
-    address: BoxAddress, log: IO[bytes] | None = None
+    box: str, stream: socket.socket, log: IO[bytes] | None = None
 ) -> tuple[Connection, BoxDescription]:
-    """Connect to a box. Raise `BoxGone`, `BackendError`.
+    """Attach to a box over a stream to its process. Raise `BoxGone`, `BackendError`.
 
-    `log`: a box that is made for this connection, and what its process has written.
+    `log`: what its process has written, which makes the box for this stream.
     """
-    connection = Connection(DaemonTransport(address, log))
+    connection = Connection(DaemonTransport(stream, log))
     await connection.open(TenantSpec())
     try:
-        (found,) = (await ask(connection, AttachBox(address.box))).boxes
+        (found,) = (await ask(connection, AttachBox(box))).boxes
     except BaseException:
         if log is not None:  # nobody else knows the box
             with contextlib.suppress(BackendError):
@@ -193,12 +200,15 @@ async def attach(
     return connection, found
 
 
-def _launch(address: BoxAddress, launch: LaunchBox) -> IO[bytes]:
-    """Start the process of a box. Return a file with what it writes to its standard error."""
-    log = tempfile.TemporaryFile()
-    try:
-        with address.listen() as listener:
-            paths = json.dumps([os.path.abspath(path) for path in sys.path])
+def _launch(address: BoxAddress, launch: LaunchBox, log: IO[bytes]) -> socket.socket:
+    """Start the process of a box, which writes to `log`. Return a stream to it."""
+    launch = launch._replace(socket_path=address.socket_path)
+    listener, stream = address.listen()
+    with listener, contextlib.ExitStack() as failed:
+        failed.enter_context(stream)
+        failed.callback(_remove, address.socket_path)
+        paths = json.dumps([os.path.abspath(path) for path in sys.path])
+        try:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _PROGRAM, paths, str(listener.fileno())],
                 stdin=subprocess.PIPE,
@@ -207,13 +217,13 @@ def _launch(address: BoxAddress, launch: LaunchBox) -> IO[bytes]:
                 start_new_session=True,
                 pass_fds=[listener.fileno()],
             )
-            launch = launch._replace(socket_path=address.socket_path)
             process.communicate(encode_packet(launch))
-    except BaseException as error:
-        log.close()
-        with contextlib.suppress(OSError):
-            os.unlink(address.socket_path)
-        if isinstance(error, OSError):
+        except OSError as error:
             raise BackendError(f"The process of the box cannot start: {error}.") from error
-        raise
-    return log
+        failed.pop_all()
+    return stream
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -132,7 +132,7 @@ async def attached_session(ref: str, input_callback: InputCallback | None) -> Ke
     """Return the session of a box that another process has made. Raise `BoxGone`."""
     check_sandbox_system()
     address = BoxAddress.from_ref(ref)
-    connection, found = await attach(address)
+    connection, found = await attach(address.box, address.connect())
     try:
         made_as = SandboxSessionCodeExecutor(**from_config(json.loads(found.config)))
     except BaseException:
