@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cellblock import BackendError, Policy, Sandbox
 from cellblock.aio.background_loop import background_loop
-from cellblock.box.kept import address, daemon
+from cellblock.box.kept import daemon
 from cellblock.box.kept.address import BoxAddress, is_own_process, remove_abandoned_sockets
 from cellblock.box.kept.orders import LaunchBox
 from cellblock.cli import clean
@@ -38,13 +38,6 @@ except OSError as error:
     print("answer", b"", error)
 """
 OPENING = protocol.encode(protocol.OPEN, 0, b'["TenantSpec", [], []]')
-
-
-@pytest.fixture
-def private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for sockets in place of /tmp, which tests can spoil."""
-    monkeypatch.setattr(address, "_PARENT", str(tmp_path))
-    return tmp_path / f"cellblock-{os.geteuid()}"
 
 
 @asynccontextmanager

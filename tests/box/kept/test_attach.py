@@ -22,7 +22,6 @@ from cellblock import (
     Sandbox,
     WorkspaceError,
 )
-from cellblock.box.kept import address
 from cellblock.box.kept.address import remove_abandoned_sockets
 from cellblock.sandbox.probe import unavailable_reason
 from tests.box.kept.programs import (
@@ -227,40 +226,40 @@ def test_a_box_ends_well_when_its_process_is_asked_to() -> None:
     run(main)
 
 
-def test_a_box_whose_start_is_cancelled_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(address, "_PARENT", str(tmp_path))
-
+def test_a_box_whose_start_is_cancelled_leaves_nothing(private_folder: Path) -> None:
     async def main() -> None:
         box = Sandbox(kept=True)
         starting = asyncio.ensure_future(box.start())
-        while not [*tmp_path.glob("*/*.sock")]:
+        while not starting.done() and not [*private_folder.glob("*.sock")]:
             await asyncio.sleep(0.001)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        while [*tmp_path.glob("*/*")]:
-            await asyncio.sleep(0.01)
+        await wait_until_empty(private_folder)
 
     run(main)
 
 
-def test_a_box_whose_maker_is_killed_during_the_start_leaves_nothing(tmp_path: Path) -> None:
+async def wait_until_empty(folder: Path) -> None:
+    """Wait until no process of a box is left that has a socket in `folder`."""
+    while [*folder.glob("*")]:
+        await asyncio.sleep(0.01)
+
+
+def test_a_box_whose_maker_is_killed_during_the_start_leaves_nothing(private_folder: Path) -> None:
     async def main() -> None:
         other = await start_other_process(
             """
             import os
             from cellblock.box.kept import address, place
             address._PARENT, launch = sys.argv[1], place._launch
-            place._launch = lambda *given: (launch(*given), os._exit(0))
+            place._launch = lambda *given: (launch(*given), os._exit(9))
             await Sandbox(kept=True).start()
             """,
-            str(tmp_path),
+            str(private_folder.parent),
         )
-        await other.wait()
-        while [*tmp_path.glob("*/*")]:
-            await asyncio.sleep(0.01)
+        assert await other.wait() == 9
+        await wait_until_empty(private_folder)
 
     run(main)
 

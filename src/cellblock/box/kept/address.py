@@ -93,7 +93,7 @@ class BoxAddress(NamedTuple):
         except OSError as error:
             stream.close()
             raise BackendError(
-                f"{self.socket_path}, the socket of a box, cannot be used: {error.strerror}."
+                f"{self.socket_path}, the socket of a box, cannot be used: {error}."
             ) from error
         except BaseException:
             stream.close()
