@@ -51,6 +51,8 @@ ExecTimeoutError
 ExecTransportError
 False
 b'changed\n/workspace\ngiven.txt\nkept\n'
+b'left here'
+1
 """,
     "google_adk": r"""
 /workspace ExecutionResult(exit_code=3, stdout='out\n', stderr='err\n', timed_out=False)

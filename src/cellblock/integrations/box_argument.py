@@ -1,9 +1,11 @@
-"""What asynchronous adapters are given: a sandbox, and time limits."""
+"""What asynchronous adapters are given: a sandbox, its name, and time limits."""
 
 from __future__ import annotations
 
 from ..box.arguments import Default
 from ..box.base import Box
+from ..box.sandbox import Sandbox
+from ..errors import BackendError
 
 
 def require_box(sandbox: object) -> Box:
@@ -19,3 +21,19 @@ def require_box(sandbox: object) -> Box:
 def limit_or_default(seconds: float | None) -> float | Default:
     """Return a time limit; for None, that of the sandbox."""
     return Default.TIMEOUT if seconds is None else seconds
+
+
+def name_of(sandbox: Box) -> str:
+    """Return what `attach_by_name` takes: the `ref` of a kept sandbox; otherwise its ID."""
+    try:
+        return sandbox.ref()
+    except BackendError:
+        return sandbox.id
+
+
+async def attach_by_name(name: str) -> Box | None:
+    """Return a sandbox that is kept, made by any process of this user. None: it is gone."""
+    try:
+        return await Sandbox.attach(name)
+    except (BackendError, ValueError):
+        return None

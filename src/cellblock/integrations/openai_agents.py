@@ -29,7 +29,7 @@ from agents.tool import ShellCallOutcome, ShellCommandOutput, ShellCommandReques
 from ..box.base import Box
 from ..box.sandbox import Sandbox
 from ..errors import CellblockError
-from .box_argument import limit_or_default, require_box
+from .box_argument import attach_by_name, limit_or_default, name_of, require_box
 
 ShellExecutor = Callable[[ShellCommandRequest], Coroutine[Any, Any, ShellResult]]
 
@@ -178,20 +178,22 @@ class CellblockSandboxClient(BaseSandboxClient[CellblockClientOptions | None]):
         state = CellblockSessionState(
             snapshot=resolve_snapshot(snapshot, sandbox.id),
             manifest=_in(sandbox, self._validate_manifest_for_create(manifest or Manifest())),
-            sandbox_id=sandbox.id,
+            sandbox_id=name_of(sandbox),
         )
         return self._wrap_session(CellblockSandboxSession(state, sandbox))
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
-        """Go on in the sandbox of `state` if this client has it, or in a new one."""
+        """Go on in the sandbox of `state` if this client has it or it is kept, or in a new one."""
         if not isinstance(state, CellblockSessionState):
             raise TypeError(f"{state.type} sessions are not those of Cellblock.")
         state.assert_path_grants_rebound()
         sandbox = self._open.get(state.sandbox_id)
+        if sandbox is None and (sandbox := await attach_by_name(state.sandbox_id)) is not None:
+            self._open[state.sandbox_id] = sandbox
         is_kept = sandbox is not None and not sandbox.closed
         if sandbox is None or sandbox.closed:
             sandbox = await self._start()
-            new = {"manifest": _in(sandbox, state.manifest), "sandbox_id": sandbox.id}
+            new = {"manifest": _in(sandbox, state.manifest), "sandbox_id": name_of(sandbox)}
             state = state.model_copy(update={**new, "workspace_root_ready": False})
         session = CellblockSandboxSession(state, sandbox)
         session._set_start_state_preserved(is_kept)
@@ -210,7 +212,7 @@ class CellblockSandboxClient(BaseSandboxClient[CellblockClientOptions | None]):
     async def _start(self) -> Box:
         sandbox = self._make()
         await sandbox.start()
-        self._open[sandbox.id] = sandbox
+        self._open[name_of(sandbox)] = sandbox
         return sandbox
 
 

@@ -23,6 +23,7 @@ from ..box.arguments import Default
 from ..box.base import Box
 from ..box.results import FileStatus
 from ..errors import BackendLost
+from .box_argument import attach_by_name, name_of
 
 _OUTPUT_BYTES = 10 * 1024 * 1024  # of each stream; more is an error in Pydantic AI
 _boxes: WeakValueDictionary[str, Box] = WeakValueDictionary()  # what references name
@@ -45,7 +46,7 @@ class CellblockWorkspace:
 
     @classmethod
     def attach(cls, ref: WorkspaceRef) -> Self:
-        """Return another workspace for a sandbox of this process, while that is open."""
+        """Return another workspace for a sandbox of this process, or one that is kept."""
         workspace = cls.__new__(cls)
         workspace.sandbox, workspace._ref = _boxes.get(ref.id), ref
         return workspace
@@ -129,12 +130,15 @@ class CellblockWorkspace:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[Box]:
+        if self.sandbox is None and self._ref is not None:
+            self.sandbox = await attach_by_name(self._ref.id)
         if self.sandbox is None:
             raise WorkspaceUnavailableError(f"This process has no sandbox for {self._ref}.")
         try:
             await self.sandbox.start()
-            _boxes[self.sandbox.id] = self.sandbox
-            self._ref = WorkspaceRef(provider="cellblock", id=self.sandbox.id)
+            name = name_of(self.sandbox)
+            _boxes[name] = self.sandbox
+            self._ref = WorkspaceRef(provider="cellblock", id=name)
             yield self.sandbox
         except BackendLost as error:
             raise WorkspaceUnavailableError(str(error)) from error

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -60,5 +61,30 @@ async def use_session():
     await client.delete(again)
 
 
-asyncio.run(use_shell())
-asyncio.run(use_session())
+async def resume_in_other_process(text):
+    client = CellblockSandboxClient()
+    session = await client.resume(client.deserialize_session_state(json.loads(text)))
+    async with session:
+        print((await session.exec("cat left; rm left")).stdout)
+
+
+async def use_kept_sandbox():
+    client = CellblockSandboxClient(lambda: Sandbox(kept=True))
+    session = await client.create()
+    async with session:
+        await session.write(Path("left"), io.BytesIO(b"left here"))
+    state = json.dumps(client.serialize_session_state(session.state))
+    other = await asyncio.create_subprocess_exec(sys.executable, __file__, sys.argv[1], state)
+    await other.wait()
+    again = await client.resume(client.deserialize_session_state(json.loads(state)))
+    async with again:
+        print((await again.exec("cat left")).exit_code)
+    await client.delete(again)
+
+
+if len(sys.argv) > 2:
+    asyncio.run(resume_in_other_process(sys.argv[2]))
+else:
+    asyncio.run(use_shell())
+    asyncio.run(use_session())
+    asyncio.run(use_kept_sandbox())
