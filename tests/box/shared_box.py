@@ -24,7 +24,10 @@ class SharedBoxTarget(BoxTarget):
         """See `BoxTarget`."""
         if options:
             async with super().box(**options) as own:
-                yield own
+                try:
+                    yield own
+                finally:
+                    await own.close()  # also one that is kept
             return
         box = self._idle.pop() if self._idle else self.create()
         try:

@@ -99,7 +99,7 @@ class Box:
     @property
     def closed(self) -> bool:
         """Whether the box cannot be used any more."""
-        return bool(self._life.gone)
+        return self._life.is_gone
 
     def ref(self) -> str:
         """Return a text by which another process of this user can attach to the box, if it is kept.

@@ -95,6 +95,12 @@ class BoxLife:
             self.on_gone(reason)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the box cannot be used any more, also if nobody has tried that yet."""
+        connection = self.session.place.connection
+        return bool(self.gone) or (connection is not None and connection.has_lost_server())
+
+    @property
     def is_started(self) -> bool:
         """Whether it was started."""
         return self._is_started

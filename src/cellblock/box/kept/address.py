@@ -85,7 +85,7 @@ class BoxAddress(NamedTuple):
         """Return a stream to the process. Raise `BoxGone`, or `BackendError` for a false one."""
         stream = _new_socket()
         try:
-            _check_folder(os.path.dirname(self.socket_path))
+            _check_folder(os.path.dirname(self.socket_path), "Attach as the user of the box.")
             stream.connect(self.socket_path)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             stream.close()
@@ -119,18 +119,18 @@ def _own_folder() -> str:
     path = f"{_PARENT}/cellblock-{_user()}"
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    _check_folder(path)
+    _check_folder(path, "Remove it.")
     return path
 
 
-def _check_folder(path: str) -> None:
+def _check_folder(path: str, advice: str) -> None:
     """Raise `BackendError` if others can enter the folder, `FileNotFoundError` if it is missing."""
     status = os.lstat(path)
     is_private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
     if not is_private or status.st_uid != _user():
         raise BackendError(
             f"{path} must be a folder that only you can enter, with mode 700. It belongs to user "
-            f"{status.st_uid} and has mode {stat.S_IMODE(status.st_mode):o}. Remove it."
+            f"{status.st_uid} and has mode {stat.S_IMODE(status.st_mode):o}. {advice}"
         )
 
 
@@ -160,7 +160,7 @@ def remove_abandoned_sockets() -> Iterator[str]:
     """Remove the sockets of processes that were killed. Yield their paths."""
     folder = f"{_PARENT}/cellblock-{_user()}"
     with contextlib.suppress(FileNotFoundError):
-        _check_folder(folder)
+        _check_folder(folder, "Remove it.")
         for name in sorted(os.listdir(folder)):
             path = f"{folder}/{name}"
             if re.fullmatch(_SOCKET, name) and not _is_served(path):
