@@ -400,6 +400,7 @@ def test_the_extra_all_holds_every_extra_that_users_need() -> None:
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
     extras = project["optional-dependencies"]
     frameworks = {path.stem.replace("_", "-") for path in (PACKAGE / "integrations").glob("*.py")}
+    frameworks.add("ray")
     users = sorted(set(extras) - frameworks - {"all", "dev", "bench", "docs", "kernels"})
     assert extras["all"] == [f"cellblock[{','.join(users)}]"]
 

@@ -28,7 +28,7 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-class Pool(Protocol):
+class ProgramPool(Protocol):
     """Where programs are judged, several at a time. Entering starts it, leaving ends all runs."""
 
     @property

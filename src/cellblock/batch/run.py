@@ -15,7 +15,7 @@ from ..errors import BackendError
 from ..executors.base import CodeExecutor
 from .index import ProgramIndex
 from .journal import Journal
-from .pool import Pool, WorkerPool, usable_cpus
+from .pool import ProgramPool, WorkerPool, usable_cpus
 from .programs import JudgeLimits, Program
 from .ray_pool import RayPool
 from .summary import Summary
@@ -114,7 +114,7 @@ def _check_count(name: str, value: object, minimum: int) -> None:
 
 async def _run(
     programs: Programs,
-    pool: Pool,
+    pool: ProgramPool,
     journal: str | os.PathLike[str] | Journal | None,
     options: _Options,
 ) -> AsyncGenerator[Verdict, None]:
@@ -134,7 +134,7 @@ class _Batch:
     """The programs that were taken, and the verdicts on them that were not yielded yet."""
 
     def __init__(
-        self, programs: Programs, pool: Pool, journal: Journal | None, options: _Options
+        self, programs: Programs, pool: ProgramPool, journal: Journal | None, options: _Options
     ) -> None:
         self._pool, self._journal, self._options = pool, journal, options
         self._index = ProgramIndex() if journal is None else None
