@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from cellblock import Limits, Policy
-from cellblock.backends.kernel_limits import counts_processes_by_namespace
 from cellblock.backends.sandbox import SandboxBackend
 from cellblock.runtime.spec import ServerSpec
 from cellblock.sandbox import cgroups
+from cellblock.sandbox.probe import counts_processes_by_namespace
 from tests.backends.test_shared_server import run, server_of, tenant, two_tenants, wait_until
 
 

@@ -18,6 +18,8 @@ from tests.box.shared_box import SharedBoxTarget
 from tests.executors.session import session_image
 from tests.plain_user import unprivileged_command
 
+NEEDS_USERS = "a_command_runs_as_the_user_that_is_named"
+
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[SharedBoxTarget]:
@@ -29,11 +31,18 @@ def sandbox() -> Iterator[SharedBoxTarget]:
 
 
 @pytest.fixture(scope="module")
+def sandbox_with_users(sandbox: SharedBoxTarget) -> Iterator[SharedBoxTarget]:
+    target = SharedBoxTarget("cellblock:Sandbox", {"users": True})
+    yield target
+    asyncio.run(target.close())
+
+
+@pytest.fixture(scope="module")
 def debian(sandbox: SharedBoxTarget) -> Iterator[SharedBoxTarget]:
     root = Path.home() / ".cache" / "cellblock-ci" / "debian-bookworm"
     if not (root / ".complete").exists():
         pytest.skip("no root by debootstrap: .ci/bare-debian makes it")
-    target = SharedBoxTarget("cellblock:Sandbox", {"root": str(root)})
+    target = SharedBoxTarget("cellblock:Sandbox", {"root": str(root), "users": True})
     yield target
     asyncio.run(target.close())
 
@@ -54,7 +63,14 @@ def check(target: SharedBoxTarget, name: str) -> None:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("name", BOX_CHECKS)
+@pytest.mark.parametrize("name", [name for name in BOX_CHECKS if "user" in name])
+def test_a_box_with_several_users_meets_the_contract(
+    sandbox_with_users: SharedBoxTarget, name: str
+) -> None:
+    check(sandbox_with_users, name)
+
+
+@pytest.mark.parametrize("name", [name for name in BOX_CHECKS if name != NEEDS_USERS])
 def test_a_box_in_the_sandbox_meets_the_contract(sandbox: SharedBoxTarget, name: str) -> None:
     check(sandbox, name)
 

@@ -260,7 +260,7 @@ def test_a_path_that_became_a_link_is_not_mounted(below: str, tmp_path: Path) ->
     for link in ("link", "sub/link"):
         (tmp_path / "work" / link).symlink_to(tmp_path / "outside")
     mount = MountSpec(str(tmp_path / "work"), "/workspace/x")
-    for tree in open_trees([mount._replace(below="sub")], None, {}):
+    for tree in open_trees([mount._replace(below="sub")], None):
         os.close(tree.descriptor)
     with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
-        open_trees([mount._replace(below=below)], None, {})
+        open_trees([mount._replace(below=below)], None)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
-import re
 import sys
 
 from ..errors import BackendError
@@ -56,15 +54,6 @@ def cell_limits(limits: Limits) -> CellLimits:
 def allows_memory_files(limits: Limits, *, has_cgroups: bool) -> bool:
     """Return True if memory that belongs to no process is limited, or need not be."""
     return has_cgroups or limits.memory_bytes is None
-
-
-def counts_processes_by_namespace() -> bool:
-    """Return True if the kernel counts the processes of a user in each user namespace apart.
-
-    Linux does so since 5.14; see RLIMIT_NPROC in getrlimit(2).
-    """
-    found = re.match(r"(\d+)\.(\d+)", platform.release())
-    return found is not None and (int(found[1]), int(found[2])) >= (5, 14)
 
 
 def plan_cgroups(limits: Limits) -> CgroupPlan | None:

@@ -18,13 +18,14 @@ from ..runtime.cell.command_root import IMAGE, ROOT
 from ..runtime.linux import syscalls
 from ..runtime.messages import MountSpec
 from ..runtime.packets import encode_packet
-from ..runtime.spec import ConfinementSpec, SandboxSpec, ServerSpec, ZygoteSpec
+from ..runtime.spec import ConfinementSpec, SandboxSpec, ServerSpec, SubIds, ZygoteSpec
 from ..sandbox import landlock, seccomp
+from ..sandbox.probe import counts_processes_by_namespace
 from ..sandbox.setup.namespaces import OUTER_USERS
+from ..sandbox.setup.sub_ids import draw
 from .kernel_limits import (
     allows_memory_files,
     cell_limits,
-    counts_processes_by_namespace,
     plan_cgroups,
     rlimits,
 )
@@ -55,6 +56,14 @@ _SYSTEM_CONFIG = (
     "/var/lib/ghostscript", "/var/lib/libreoffice", "/var/lib/texmf",
     "/sys/devices/system/cpu", "/sys/devices/system/node",
 )  # fmt: skip
+# What programs that change users need.
+_USER_CONFIG = (
+    "/etc/adduser.conf", "/etc/default/useradd", "/etc/deluser.conf", "/etc/login.defs",
+    "/etc/pam.d", "/etc/security/limits.conf", "/etc/skel",
+)  # fmt: skip
+# What sessions with several users have of their own besides `_TMPFS_DIRS`; it belongs to root.
+_USER_DIR_OPTIONS = "mode=755,nr_inodes=200k,size=64m"
+_USER_DIRS = ("/etc", "/home", "/root", "/run")
 # Folders that are created empty. psutil looks for batteries in the last one.
 _EMPTY_DIRS = (
     "/proc",
@@ -98,6 +107,7 @@ class SandboxBackend:
     delete      paths that the runtime server removes when it ends, even if the caller was killed
     listener    the server's descriptor of a socket over which tenants connect; without it, the
                 server is one of live sessions
+    sub_ids     the other users of live sessions, or why they have one user
 
     Tenants and sessions have their own work folder, home and environment, and never see those of
     the backend.
@@ -113,6 +123,7 @@ class SandboxBackend:
     delete: list[str] = field(default_factory=list[str])
     listener: int | None = None
     inner_work_dir: str = WORK_DIR
+    sub_ids: SubIds | str = ""
 
     def opening_frame(self) -> bytes:
         """Return the server's whole specification as a frame. Raise `BackendError`."""
@@ -127,6 +138,7 @@ class SandboxBackend:
             scripts={f"{_OWN_COMMANDS}/{name}": text for name, text in scripts.items()},
             links={**self.sandbox.links, **own_links},
             outer_user=secrets.choice(OUTER_USERS),
+            sub_ids=None if self.sandbox.sub_ids is None else draw(self.sandbox.sub_ids),
         )
         spec = self._with_role(self.settings._replace(sandbox=sandbox, delete=tuple(self.delete)))
         return protocol.encode(protocol.OPEN, 0, encode_packet(spec))
@@ -182,8 +194,24 @@ class SandboxBackend:
         zygote = spec.zygote._replace(
             own_network="session" if is_offline else "",
             session_confinement=self._session_confinement(has_cgroups=spec.cgroups is not None),
+            one_user=self.sub_ids if isinstance(self.sub_ids, str) else "",
         )
+        if isinstance(self.sub_ids, SubIds):
+            zygote = self._with_users(zygote)
         return spec._replace(zygote=zygote, sessions=True, spares=0)
+
+    def _with_users(self, zygote: ZygoteSpec) -> ZygoteSpec:
+        """Return `zygote` for sessions whose other users can change users, and have homes."""
+        targets = [mount.target for mount in self.sandbox.mounts]
+        below = [path for path in targets if any(_is_below(path, top) for top in _USER_DIRS)]
+        files = {path: text for path, text in self.sandbox.files.items() if _is_below(path, "/etc")}
+        return zygote._replace(
+            tmpfs=(*zygote.tmpfs, *((path, _USER_DIR_OPTIONS) for path in _USER_DIRS)),
+            below_tmpfs=(*zygote.below_tmpfs, *below),
+            user_landlock=landlock.scopes(landlock.abi_version(), signals=True),
+            user_folders=_USER_DIRS,
+            user_files=tuple(files.items()),
+        )
 
     def _cell_confinement(self, *, has_cgroups: bool) -> ConfinementSpec:
         writable = [self.inner_work_dir, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
@@ -209,6 +237,7 @@ class SandboxBackend:
     def sandbox(self) -> SandboxSpec:
         """The sandbox without the folders of executors; the same for equal settings."""
         files = dict(_FILES)
+        extra = () if isinstance(self.sub_ids, str) else syscalls.USER_CAPABILITIES
         mounts, links = self._shared_mounts()
         if self.policy.network == "host":
             del files["/etc/hosts"]
@@ -219,11 +248,12 @@ class SandboxBackend:
             files,
             _USER,
             self.policy.network,
-            syscalls.NETWORK_CAPABILITIES,
+            tuple({*syscalls.NETWORK_CAPABILITIES, *extra}),
             "cellblock",
             (f"{ENVIRONMENT}/bin/python", "-u", "-c", bootstrap.ZYGOTE, _RUNTIME_PARENT),
             clean_environment(ENVIRONMENT, _OWN_COMMANDS, HOME, self.policy),
             {},
+            sub_ids=None if isinstance(self.sub_ids, str) else self.sub_ids,
         )
 
     def _shared_mounts(self) -> tuple[list[MountSpec], dict[str, str]]:
@@ -259,6 +289,8 @@ class SandboxBackend:
             elif os.path.isdir(f"/{name}"):
                 mounts.append(_mount(f"/{name}", f"/{name}"))
         mounts += [_mount(path, path) for path in system_config_paths()]
+        if isinstance(self.sub_ids, SubIds):
+            mounts += [_mount(path, path) for path in _USER_CONFIG if os.path.exists(path)]
         # A read-only mount allows writes to a device, but not to its owner, mode and times, which
         # are those of the host.
         mounts += [_mount(f"/dev/{name}", f"/dev/{name}", device=True) for name in DEVICES]
@@ -328,6 +360,7 @@ def _mount(
     mapped: bool = False,
     device: bool = False,
     below: str = "",
+    has_users: bool = False,
 ) -> MountSpec:
     """Return the specification of one mount. `owned` implies `writable` and `mapped`."""
     return MountSpec(
@@ -338,6 +371,7 @@ def _mount(
         mapped or owned,
         device,
         below,
+        has_users,
     )
 
 
@@ -371,7 +405,10 @@ def executor_mounts(
 
 def root_mounts(root: str, scratch: str) -> list[MountSpec]:
     """Return the mounts of a root file system: `root`, and the folder of what a box changes."""
-    return [_mount(root, IMAGE, mapped=True), _mount(f"{scratch}/root", ROOT, owned=True)]
+    return [
+        _mount(root, IMAGE, mapped=True, has_users=True),
+        _mount(f"{scratch}/root", ROOT, owned=True),
+    ]
 
 
 def _is_below_executor_dirs(mount: MountSpec, inner_work_dir: str) -> bool:

@@ -37,6 +37,8 @@ class Sandbox(Box):
            use it anywhere on this machine, as the same user: `ref` names it. `async with` leaves it
            alive, and so does the end of this process; `close` ends it for all that are attached to
            it. `idle_seconds` is one hour by default
+    users  let commands and `files` have other users too, such as `user="root"`, if this machine can
+           map them. `guarantees()` says whether it can; if not, `UserUnsupported` says why
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Sandbox(Box):
         idle_seconds: float | None | Default = Default.IDLE_SECONDS,
         root: RootSource | None = None,
         kept: bool = False,
+        users: bool = False,
     ) -> None:
         if isinstance(idle_seconds, Default):
             idle_seconds = _KEPT_SECONDS if kept else None
@@ -70,6 +73,7 @@ class Sandbox(Box):
             input_callback=None if kept else input_callback,
         )
         session.place.sharing_group, session.place.root_source = "box", root
+        session.place.users = check_bool("users", users)
         if check_bool("kept", kept):
             seconds = check_seconds(idle_seconds, "idle_seconds")
             super().__init__(kept_session(session, seconds, input_callback), None)

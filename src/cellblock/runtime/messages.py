@@ -46,10 +46,11 @@ class RunRequest(NamedTuple):
 class MountSpec(NamedTuple):
     """A folder or file of this machine to mount in the sandbox.
 
-    owned    the folder belongs to an executor: it is writable, and its owner may be changed
-    mapped   the cell's user appears as the owner
-    below    a path in the work folder `source`, to mount instead of it. Symbolic links in it are
-             not followed
+    owned      the folder belongs to an executor: it is writable, and its owner may be changed
+    mapped     the cell's user appears as the owner
+    below      a path in the work folder `source`, to mount instead of it. Symbolic links in it are
+               not followed
+    has_users  it is a root file system, whose users are those of a box that can have several
     """
 
     source: str
@@ -59,6 +60,7 @@ class MountSpec(NamedTuple):
     mapped: bool = False
     device: bool = False
     below: str = ""
+    has_users: bool = False
 
 
 class RunProgram(NamedTuple):
@@ -374,6 +376,12 @@ class FetchMounts(NamedTuple):
     """Request: open these mounts."""
 
     mounts: tuple[MountSpec, ...]
+
+
+class TakeBackFiles(NamedTuple):
+    """Request: give the owner of these folders what other users of a box have left in them."""
+
+    folders: tuple[str, ...]
 
 
 class FetchedMounts(NamedTuple):

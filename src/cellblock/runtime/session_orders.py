@@ -63,6 +63,12 @@ class ResumeCheckpoint(NamedTuple):
     rollback_checkpoints: bool
 
 
+class ReclaimFiles(NamedTuple):
+    """Let the user of the box own what other users have left in the session's folders."""
+
+    session: int
+
+
 class DropCheckpoint(NamedTuple):
     """End the process of a checkpoint, if there is one."""
 
@@ -185,6 +191,7 @@ SessionOrder = (
     | ForkSession
     | KillProcess
     | ResumeCheckpoint
+    | ReclaimFiles
     | DropCheckpoint
     | GetVariable
     | SetVariable

@@ -50,6 +50,10 @@ class ZygoteSpec(NamedTuple):
     filter_program        a seccomp program for itself and all processes below
     output_program        another one, which is left out where it is not permitted
     shared_paths          what the commands of a box see too if they have a root of their own
+    one_user              why commands cannot run as another user than that of the box
+    user_landlock         the rules for all of a session whose commands can; None: they cannot
+    user_folders          those of `tmpfs` that belong to root then
+    user_files            the files that each session has of its own there
     """
 
     cwd: str = "/"
@@ -67,6 +71,17 @@ class ZygoteSpec(NamedTuple):
     filter_program: bytes = b""
     output_program: bytes = b""
     shared_paths: tuple[str, ...] = ()
+    one_user: str = ""
+    user_landlock: LandlockSpec | None = None
+    user_folders: tuple[str, ...] = ()
+    user_files: tuple[tuple[str, str], ...] = ()
+
+
+class SubIds(NamedTuple):
+    """Users and groups of this machine that are users of a sandbox: the first one, and how many."""
+
+    users: tuple[int, int]
+    groups: tuple[int, int]
 
 
 class SandboxSpec(NamedTuple):
@@ -74,6 +89,7 @@ class SandboxSpec(NamedTuple):
 
     user               of the cells, inside
     outer_user         the same user outside, if the caller is root
+    sub_ids            further users, outside; None: the cells have one user
     scripts            executable files
     network            "host", or "none" for a network of its own
     capabilities       those that the zygote keeps
@@ -91,6 +107,7 @@ class SandboxSpec(NamedTuple):
     environment: dict[str, str]
     scripts: dict[str, str]
     outer_user: int = 0
+    sub_ids: SubIds | None = None
 
 
 class CgroupPlan(NamedTuple):

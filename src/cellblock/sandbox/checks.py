@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 from ..runtime.cell.confinement import Confinement
 from ..runtime.linux import syscalls
-from ..runtime.spec import ConfinementSpec
+from ..runtime.spec import ConfinementSpec, SubIds
 from . import landlock, seccomp
 from .setup import mounts, namespaces
+from .setup.sub_ids import own_sub_ids
 
 _USER = 1000
 
@@ -53,12 +54,24 @@ def _run_check(check: Callable[[], None]) -> str:
 
 def _check_namespaces() -> None:
     """Do all that a sandbox does: enter namespaces, and mount a root and a /proc there."""
+    _enter_namespaces(None)
+    _in_child(_check_mounts)
+
+
+def _check_users() -> None:
+    """Enter namespaces with several users."""
+    _enter_namespaces(own_sub_ids())
+
+
+def _enter_namespaces(sub_ids: SubIds | None) -> None:
+    user: int | None = None
     if namespaces.can_use_outer_users():
         user = namespaces.gain_mount_capability(_USER, namespaces.OUTER_USERS[0])
         syscalls.unshare(syscalls.CLONE_NEWNS)
+    writer = namespaces.map_writer(_USER, user, sub_ids)
+    if user is not None:
         namespaces.switch_user(user)
-    namespaces.enter_namespaces(user=_USER, network=False)
-    _in_child(_check_mounts)
+    namespaces.enter_namespaces(user=_USER, network=False, writer=writer)
 
 
 def _check_mounts() -> None:
@@ -108,6 +121,7 @@ def _confine(spec: ConfinementSpec) -> None:
 
 _CHECKS: dict[str, Callable[[], None]] = {
     "namespaces": _check_namespaces,
+    "users": _check_users,
     "seccomp": _check_seccomp,
     "landlock": _check_landlock,
 }

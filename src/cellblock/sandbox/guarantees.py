@@ -71,6 +71,17 @@ def root_guarantee(*, is_copied: bool) -> Guarantee:
     return Guarantee("root file system", "enforced", mechanism, advice)
 
 
+def users_guarantee(why_not: str) -> Guarantee:
+    """Return what a box guarantees whose commands can have other users. `why_not`: they cannot."""
+    if why_not:
+        return Guarantee("users", "not possible here", "one user, without privileges", why_not)
+    mechanism = (
+        "root and others, by mapped IDs: privileges over files and processes of the box only, and "
+        "the same filter of system calls; what others leave in your folders becomes yours"
+    )
+    return Guarantee("users", "enforced", mechanism)
+
+
 def host_guarantees(
     findings: Findings, limits: Limits, *, in_memory: bool = False
 ) -> tuple[Guarantee, ...]:

@@ -25,17 +25,14 @@ def abi_version() -> int:
         return 0
 
 
-def scopes(version: int) -> LandlockSpec:
+def scopes(version: int, *, signals: bool = False) -> LandlockSpec:
     """Return the part of a session's confinement that Landlock does (ABI 6).
 
-    Signals and abstract sockets are limited to the session. Files are not: rules on files are
-    permanent, and a branch of a session gets folders of its own later.
+    Abstract sockets are limited to the session, and without `signals` these too. Files are not:
+    rules on files are permanent, and a branch of a session gets folders of its own later.
     """
-    return (
-        LandlockSpec(version, scoped=_SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
-        if version >= 6
-        else LandlockSpec()
-    )
+    scoped = _SCOPE_ABSTRACT_SOCKETS | (0 if signals else _SCOPE_SIGNALS)
+    return LandlockSpec(version, scoped=scoped) if version >= 6 else LandlockSpec()
 
 
 def _handled_rights(version: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,8 +15,10 @@ from pathlib import Path
 
 from ..errors import BackendError
 from ..runtime import bootstrap
+from ..runtime.spec import SubIds
 from . import cgroups
 from .setup import namespaces
+from .setup.sub_ids import own_sub_ids
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _TIMEOUT_SECONDS = 60.0
@@ -30,6 +34,7 @@ class Findings:
     seccomp        a seccomp filter
     landlock       rules for files; `landlock_abi` is the version, 0 for none
     cgroups        where control groups with a memory limit can be created
+    users          several users in one sandbox
     """
 
     namespaces: str
@@ -37,6 +42,7 @@ class Findings:
     landlock: str
     landlock_abi: int
     cgroups: cgroups.CgroupSupport
+    users: str = ""
 
 
 @functools.cache
@@ -52,6 +58,28 @@ def probe() -> Findings:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise BackendError(f"The features of this machine cannot be tested: {error}") from error
     return Findings(**found, cgroups=cgroups.find_cgroups())
+
+
+def counts_processes_by_namespace() -> bool:
+    """Return True if the kernel counts the processes of a user in each user namespace apart.
+
+    Linux does so since 5.14; see RLIMIT_NPROC in getrlimit(2).
+    """
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    return found is not None and (int(found[1]), int(found[2])) >= (5, 14)
+
+
+def find_sub_ids() -> SubIds | str:
+    """Return the further users that a sandbox can have, or why there are none and what to do.
+
+    The first call in a process takes a few tenths of a second.
+    """
+    if not counts_processes_by_namespace():
+        return "this kernel does not limit the processes of several users together: use Linux 5.14"
+    try:
+        return probe().users or own_sub_ids()
+    except (BackendError, OSError) as error:
+        return str(error)
 
 
 def is_in_memory(folder: Path | None) -> bool:

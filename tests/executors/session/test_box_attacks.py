@@ -27,7 +27,7 @@ from cellblock.runtime.box_orders import (
     SignalCommand,
 )
 from cellblock.runtime.cell.box import launcher
-from cellblock.runtime.cell.box.confined_fork import Home
+from cellblock.runtime.cell.box.confined_fork import Confined, Home
 from cellblock.runtime.cell.box.frame_link import FrameLink
 from cellblock.runtime.cell.box.launcher_process import (
     ENDED,
@@ -183,10 +183,14 @@ def test_a_signal_that_does_not_exist_is_an_error(box: BoxClient) -> None:
     run_async(check())
 
 
+def no_confinement(_user: str) -> Confined:
+    return Confined()
+
+
 def answer_here(order: BoxOrder) -> BoxAnswer:
     """Let this process carry out an order as the first process of a cell does."""
     loop, (ours, theirs) = PollLoop(), socket.socketpair()
-    service = BoxService(loop, theirs, Home("/", {}, lambda: None), lambda: None)
+    service = BoxService(loop, theirs, Home("/", {}, no_confinement), lambda: None)
     replies = list[protocol.Frame]()
     client = FrameLink(loop, ours, replies.append, lambda: None)
     client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
@@ -223,7 +227,7 @@ def test_a_forged_report_ends_what_sends_it(
 ) -> None:
     """A command that has taken over the process that starts commands sends anything."""
 
-    def forge(link: socket.socket, _folder: str) -> None:
+    def forge(link: socket.socket, _folder: str, _confined: Confined) -> None:
         link.recv(ORDER.size)
         forged = report
         if report.kind == ENDED:
@@ -250,7 +254,7 @@ def test_what_is_left_is_killed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     others = tuple(process_tree.children(os.getpid()))
     pids = [os.posix_spawn("/bin/sleep", ["sleep", "100"], {}) for _ in range(10)]
     loop, (ours, theirs) = PollLoop(), socket.socketpair()
-    service = BoxService(loop, theirs, Home("/", {}, lambda: None), lambda: None)
+    service = BoxService(loop, theirs, Home("/", {}, no_confinement), lambda: None)
     replies = list[protocol.Frame]()
     client = FrameLink(loop, ours, replies.append, lambda: None)
     order = EndCommands(1, others)

@@ -142,6 +142,7 @@ class BoxDaemon:
             str(box.work_dir),
             str(place.checkpoint_dir()),
             None if place.root is None else RootDescription.of(place.root),
+            place.users,
         )
 
 
@@ -150,7 +151,7 @@ def make_box(launch: LaunchBox) -> Sandbox:
     config = from_config(json.loads(launch.config))
     options = {name: value for name, value in config.items() if name not in _NOT_OF_BOXES}
     root = launch.root_source if launch.root is None else launch.root.root()
-    return Sandbox(**options, idle_seconds=launch.idle_seconds, root=root)
+    return Sandbox(**options, idle_seconds=launch.idle_seconds, root=root, users=launch.users)
 
 
 def main(descriptor: int) -> None:

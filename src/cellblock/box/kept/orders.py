@@ -39,6 +39,7 @@ class LaunchBox(NamedTuple):
     config        the JSON text of an executor's configuration
     socket_path   of the socket on which it listens
     root_source   the path of a root file system; `root` is one that was opened before
+    users         see `Sandbox`
     """
 
     box: str
@@ -47,6 +48,7 @@ class LaunchBox(NamedTuple):
     socket_path: str = ""
     root_source: str | None = None
     root: RootDescription | None = None
+    users: bool = False
 
 
 class AttachBox(NamedTuple):
@@ -154,6 +156,7 @@ class BoxDescription(NamedTuple):
     work_dir: str
     scratch: str
     root: RootDescription | None = None
+    users: bool = False
 
 
 class KeptReply(NamedTuple):

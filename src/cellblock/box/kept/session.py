@@ -118,13 +118,14 @@ def kept_session(
     config, root = dict(made_as.dump_component().config), made_as.place.root_source
     if made_as.place.settings.work_dir is not None:
         config["work_dir"] = os.path.abspath(made_as.place.settings.work_dir)
-    launch = LaunchBox(new_box_id(), json.dumps(config), idle_seconds)
+    users = made_as.place.users
+    launch = LaunchBox(new_box_id(), json.dumps(config), idle_seconds, users=users)
     if isinstance(root, RootFileSystem):
         launch = launch._replace(root=RootDescription.of(root))
     elif root is not None:
         launch = launch._replace(root_source=os.path.abspath(root))
     place = KeptPlace(made_as.place.settings, made_as.place.sandbox, None, launch)
-    place.root_source, place.sharing_group = root, "box"
+    place.root_source, place.sharing_group, place.users = root, "box", users
     return KeptSession(place, input_callback)
 
 
@@ -140,5 +141,6 @@ async def attached_session(ref: str, input_callback: InputCallback | None) -> Ke
         raise
     place = KeptPlace(made_as.place.settings, made_as.place.sandbox, address)
     place.root_source = None if found.root is None else found.root.root()
+    place.users = found.users
     place.attached = connection, found
     return KeptSession(place, input_callback)

@@ -43,10 +43,12 @@ class Place(ABC):
 
     inner_work_dir   where the sandbox or a container mounts the work folder
     loss_advice      what a user can do after the loss of the server
+    users            commands can have other users, if this machine allows it
     """
 
     inner_work_dir = WORK_DIR
     loss_advice = "The next call starts a new server."
+    users = False
     # True if the runtime server can write to the paths that `path_in_backend` returns.
     server_writes_files: ClassVar[bool] = True
 
@@ -138,6 +140,10 @@ class Place(ABC):
 
     def _python_path(self) -> str | None:
         """Return the path of the Python to install packages for. `None` means this Python."""
+        return None
+
+    async def prepare_copy(self) -> None:
+        """Make sure that all files of the place can be copied from outside."""
         return None
 
     # open and close

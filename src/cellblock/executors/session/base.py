@@ -324,8 +324,7 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             )
         workspace, folder = self.place.workspace, self.place.checkpoint_dir()
         key = uuid.uuid4().hex
-        previous = self._state.last_snapshot()
-        taken = list[snapshot.Snapshot]()
+        previous, taken = self._state.last_snapshot(), list[snapshot.Snapshot]()
 
         def take_snapshot() -> None:
             room = shortest(self.limits.written_bytes, max_copied_bytes)
@@ -335,6 +334,7 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             order = partial(MakeCheckpoint, key=key, rollback_checkpoints=self._live.checkpoints)
             answer, _ = await self._python.query_locked(order)
             check_answer(answer, CheckpointError)
+            await self.place.prepare_copy()
             await run_in_thread(take_snapshot)
         except BaseException:
             await self._discard(key, taken)
@@ -400,6 +400,7 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         kill = partial(KillProcess, key=checkpoint.key)
         check_answer((await self._python.query_locked(kill))[0], CheckpointError)
         try:
+            await self.place.prepare_copy()
             await asyncio.to_thread(
                 snapshot.restore_snapshot,
                 checkpoint.snapshot,

@@ -19,9 +19,10 @@ from ...backends.scratch import create_scratch
 from ...errors import BackendError
 from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.messages import BlockRequest, MountSpec, RunProgram, RunRequest
-from ...runtime.session_orders import CloseSession, NewBranch, OpenSession
-from ...sandbox.guarantees import Guarantee, root_guarantee
+from ...runtime.session_orders import CloseSession, NewBranch, OpenSession, ReclaimFiles
+from ...sandbox.guarantees import Guarantee, root_guarantee, users_guarantee
 from ...sandbox.images.root_file_system import RootFileSystem, RootSource
+from ...sandbox.probe import find_sub_ids
 from ..places.sandbox import SandboxPlace, SandboxSettings
 from ..places.settings import PlaceSettings
 from ..settings import Config, ExecutorSettings, to_config
@@ -32,6 +33,8 @@ from .answers import check_answer
 from .fork_request import ForkRequest
 from .sandbox_server import SandboxSessionServer, SessionServer
 from .state import LOSS_ADVICE, SessionState
+
+ONE_USER = "pass users=True"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +76,15 @@ class SandboxSessionPlace(SandboxPlace):
     def guarantees(self) -> tuple[Guarantee, ...]:
         """See `Place`."""
         if self.root_source is None:
-            return super().guarantees()
+            return self._own_guarantees()
         has_copy = self.scratch is not None and is_copied(self.scratch / "root")
-        return (*super().guarantees(), root_guarantee(is_copied=has_copy))
+        return (*self._own_guarantees(), root_guarantee(is_copied=has_copy))
+
+    def _own_guarantees(self) -> tuple[Guarantee, ...]:
+        if not self.users:
+            return super().guarantees()
+        found = find_sub_ids()
+        return (*super().guarantees(), users_guarantee(found if isinstance(found, str) else ""))
 
     # open and close
 
@@ -125,6 +134,7 @@ class SandboxSessionPlace(SandboxPlace):
             preload=self.sandbox.preload,
             virtual_env_context=self.sandbox.virtual_env_context,
             stop_with_last_session=True,
+            sub_ids=await asyncio.to_thread(find_sub_ids) if self.users else ONE_USER,
         )
         return await server.join(
             self.settings.functions.packages, own_paths, group=self.sharing_group
@@ -201,6 +211,12 @@ class SandboxSessionPlace(SandboxPlace):
 
     # forks
 
+    async def prepare_copy(self) -> None:
+        """See `Place`. What other users of a box have made becomes its user's."""
+        if self.users:
+            answer, _ = await self.require_connection().request(ReclaimFiles(self.session.number))
+            check_answer(answer)
+
     def has_lost_server(self) -> bool:
         """See `Place`. A new server would silently begin a new session."""
         return False
@@ -242,6 +258,7 @@ class SandboxSessionPlace(SandboxPlace):
                     copy_changes(own_scratch / "root", scratch / "root", room)
                 branch._workspace = Workspace(branch.work_dir)
 
+        await self.prepare_copy()
         try:
             await run_in_thread(copy_folders)
             branches = [

@@ -29,6 +29,7 @@ from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.session_orders import CloseSession
+from ...runtime.spec import SubIds
 from ..argument_checks import check_limits, check_policy, check_strings, check_virtual_env
 
 _MAX_SESSIONS = 50  # of one server, which carries all their output
@@ -39,6 +40,7 @@ class SessionServer(SharedServer):
 
     stop_with_last_session   close the server when its last session is removed: for `join`
     inner_work_dir           the path of each session's work folder, as blocks see it
+    sub_ids                  the other users of its sessions, or why they have one user
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class SessionServer(SharedServer):
         virtual_env_context: SimpleNamespace | None = None,
         stop_with_last_session: bool = False,
         inner_work_dir: str = WORK_DIR,
+        sub_ids: SubIds | str = "",
     ) -> None:
         super().__init__()
         self.packages = check_strings("packages", packages)
@@ -59,7 +62,7 @@ class SessionServer(SharedServer):
         self.policy = check_policy(policy)
         environment = check_virtual_env(virtual_env_context)
         self._python = None if environment is None else str(environment.env_exe)
-        self.inner_work_dir = inner_work_dir
+        self.inner_work_dir, self._sub_ids = inner_work_dir, sub_ids
         self._numbers = itertools.count(1)
         self._session_count = 0
         self._starting = asyncio.Lock()
@@ -132,6 +135,7 @@ class SessionServer(SharedServer):
             self.policy,
             self.preload,
             inner_work_dir=self.inner_work_dir,
+            sub_ids=self._sub_ids,
         )
 
     def next_session_number(self) -> int:

@@ -33,6 +33,7 @@ class Confinement:
         self._show = syscalls.PreparedCall(
             "prctl", "dumpable", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0
         )
+        self._drop = syscalls.capset_call(0, 0, 0)
         self._ruleset = -1
 
     def prepare(self) -> None:
@@ -57,7 +58,7 @@ class Confinement:
             self._ruleset = self._make_ruleset()
             self._steps.append(self._restrict())
         if self._spec.drop:
-            self._steps.append(syscalls.capset_call(0, 0, 0))
+            self._steps.append(self._drop)
             self._steps.append(self._show)
         if self._spec.filter_program:
             self._steps.append(syscalls.seccomp_call(self._spec.filter_program))
@@ -68,16 +69,23 @@ class Confinement:
             "syscall", "landlock_restrict_self", restrict, self._ruleset, 0
         )
 
-    def apply(self, *, is_hidden: bool = False) -> None:
+    def limit(self) -> None:
+        """Set the limits of resources. They are for this process and its children."""
+        for what, limit in self._limits:
+            resource.setrlimit(what, limit)
+
+    def apply(self, *, is_hidden: bool = False, capabilities: int = 0) -> None:
         """Apply all restrictions for good. Raise `OSError` if one cannot be applied.
 
         `is_hidden`: the process runs no user code, and stays unreadable for those that do. It must
-        never be readable: what they have opened meanwhile stays open.
+        never be readable: what they have opened meanwhile stays open. `capabilities`: the mask of
+        those that it keeps.
         """
-        for what, limit in self._limits:
-            resource.setrlimit(what, limit)
+        self.limit()
         for step in self._steps:
-            if step is not self._show or not is_hidden:
+            if step is self._drop and capabilities:
+                syscalls.capset_call(capabilities, capabilities, 0)()
+            elif step is not self._show or not is_hidden:
                 step()
         if self._ruleset >= 0:
             os.close(self._ruleset)

@@ -24,9 +24,11 @@ CLONE_NEWUSER: Final = 0x10000000
 CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000
 
+MS_RDONLY: Final = 1
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 MS_NOEXEC: Final = 8
+MS_REMOUNT: Final = 0x20
 MS_BIND: Final = 0x1000
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 1 << 18
@@ -39,11 +41,18 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
+CAP_CHOWN: Final = 0
 CAP_DAC_OVERRIDE: Final = 1
+CAP_FOWNER: Final = 3
+CAP_KILL: Final = 5
+CAP_SETGID: Final = 6
+CAP_SETUID: Final = 7
 CAP_SETPCAP: Final = 8
 CAP_NET_ADMIN: Final = 12
 CAP_SYS_CHROOT: Final = 18
+CAP_SYS_PTRACE: Final = 19
 CAP_SYS_ADMIN: Final = 21
+CAP_SETFCAP: Final = 31
 CAP_LAST: Final = 63
 DEVPTS: Final = "/dev/pts"
 ZYGOTE_SOCKET_FD: Final = 3  # the socket of a zygote that is a separate program
@@ -53,6 +62,18 @@ BIND_NOW: Final = ("LD_BIND_NOW", "cellblock")
 # Cells drop these capabilities.
 CELL_CAPABILITIES: Final = (CAP_DAC_OVERRIDE, CAP_SETPCAP, CAP_SYS_CHROOT, CAP_SYS_ADMIN)
 NETWORK_CAPABILITIES: Final = (*CELL_CAPABILITIES, CAP_NET_ADMIN)
+# What root has in a box with several users, only in the user namespace of its box: to give files
+# away, to use and change files of all users there, to end their processes, to become one of them.
+ROOT_CAPABILITIES: Final = (
+    CAP_CHOWN,
+    CAP_DAC_OVERRIDE,
+    CAP_FOWNER,
+    CAP_KILL,
+    CAP_SETGID,
+    CAP_SETUID,
+)
+# What the first process of such a box needs besides: to map root, and to see processes of others.
+USER_CAPABILITIES: Final = (*ROOT_CAPABILITIES, CAP_SETFCAP, CAP_SYS_PTRACE)
 
 # Numbers that differ between architectures. From 424 on they are the same.
 _NUMBERS: Final = {

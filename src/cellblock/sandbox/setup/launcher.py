@@ -27,19 +27,27 @@ def launch(
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     trees: list[mounts.MountTree] | None = None
-    id_maps: mounts.IdMaps = {}
+    user: int | None = None
     if namespaces.can_use_outer_users():
         user = namespaces.gain_mount_capability(sandbox.user, sandbox.outer_user)
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-        trees = mounts.open_trees(sandbox.mounts, user, id_maps)
-        mount_broker.fork_broker(broker_socket, user, id_maps)
+        lines = namespaces.lines_of_users(sandbox.user, user, sandbox.sub_ids)
+        owners = mounts.OwnerMap(user, sandbox.sub_ids, lines, {})
+        trees = mounts.open_trees(sandbox.mounts, owners)
+        mount_broker.fork_broker(broker_socket, owners, sandbox)
+    writer = namespaces.map_writer(sandbox.user, user, sandbox.sub_ids)
+    if user is not None:
         namespaces.switch_user(user)
-    namespaces.enter_namespaces(user=sandbox.user, network=sandbox.network == "host")
+    namespaces.enter_namespaces(
+        user=sandbox.user, network=sandbox.network == "host", writer=writer, processes=False
+    )
+    if trees is None:
+        # In the new user namespace, which allows mounts. Not in that of processes, whose end it
+        # outlives: it takes back files then.
+        mount_broker.fork_broker(broker_socket, None, sandbox)
+    syscalls.unshare(syscalls.CLONE_NEWPID)
     if os.fork() != 0:
-        if trees is None:
-            # In the new user namespace, which allows mounts, and after its first process.
-            mount_broker.fork_broker(broker_socket, None, id_maps)
         os._exit(0)
     try:
         # The broker must not see the mounts that this process makes from here on.
@@ -58,7 +66,7 @@ def _become_zygote(
         syscalls.bring_up_loopback()
     socket.sethostname(sandbox.hostname)
     if trees is None:
-        trees = mounts.open_trees(sandbox.mounts, None, {})
+        trees = mounts.open_trees(sandbox.mounts, None)
     mounts.build_root(sandbox, trees)
     _reopen_stdio()
     _keep_capabilities(sandbox.capabilities)

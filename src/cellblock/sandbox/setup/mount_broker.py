@@ -14,20 +14,24 @@ from typing import NoReturn
 
 from ...runtime.handshake import MAX_PACKET
 from ...runtime.linux.retry import retry
-from ...runtime.messages import FetchedMounts, FetchMounts
+from ...runtime.messages import FetchedMounts, FetchMounts, TakeBackFiles
 from ...runtime.packets import decode_packet, encode_packet
+from ...runtime.spec import SandboxSpec
 from . import mounts
+from .left_files import LeftFiles
 
 
-def fork_broker(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> None:
-    """Fork a mount broker.
-
-    As root only: owners of mounted files appear as `user`, with the existing `id_maps`.
-    """
+def fork_broker(
+    stream: socket.socket, owners: mounts.OwnerMap | None, sandbox: SandboxSpec
+) -> None:
+    """Fork a mount broker. As root only: `owners` of mounted files are mapped."""
     if os.fork() == 0:
         try:
-            _close_all_but(stream.fileno(), *id_maps.values())
-            _serve(stream, user, id_maps)
+            _close_all_but(stream.fileno(), *(owners.namespaces.values() if owners else ()))
+            left = LeftFiles(None if owners is None else sandbox.sub_ids)
+            if sandbox.sub_ids is not None:
+                left.watch(sandbox.mounts)
+            _serve(stream, owners, left if sandbox.sub_ids is not None else None)
         finally:
             os._exit(1)
 
@@ -38,15 +42,24 @@ def _close_all_but(*kept: int) -> None:
         os.closerange(low + 1, high)
 
 
-def _serve(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> NoReturn:
+def _serve(
+    stream: socket.socket, owners: mounts.OwnerMap | None, left: LeftFiles | None
+) -> NoReturn:
     while True:
         data = retry(lambda: stream.recv(MAX_PACKET))
         if not data:
+            if left is not None:
+                left.take_back()
             os._exit(0)
         trees: list[mounts.MountTree] = []
         try:
-            request = decode_packet(data, FetchMounts)
-            trees = mounts.open_trees(request.mounts, user, id_maps)
+            request = decode_packet(data, FetchMounts, TakeBackFiles)
+            if isinstance(request, FetchMounts):
+                if left is not None:
+                    left.watch(request.mounts)
+                trees = mounts.open_trees(request.mounts, owners)
+            elif left is not None:
+                left.take_back(request.folders)
             reply = FetchedMounts(len(trees))
         except (OSError, MemoryError) as error:
             reply = FetchedMounts(error=str(error))

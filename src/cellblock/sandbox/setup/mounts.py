@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from ...runtime.cell.filesystem import make_target
 from ...runtime.linux import syscalls
+from ...runtime.linux.id_maps import UserMaps
 from ...runtime.messages import MountSpec
-from ...runtime.spec import SandboxSpec
+from ...runtime.spec import SandboxSpec, SubIds
 from .chown import Owner, chown_tree
-from .namespaces import open_id_map
+from .namespaces import lines_of_owner, open_id_map
 
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
@@ -29,19 +30,25 @@ class MountTree(NamedTuple):
     is_folder: bool
 
 
-IdMaps = dict[tuple[int, int], int]  # owner (user, group): descriptor of a user namespace
+class OwnerMap(NamedTuple):
+    """As root only: the owner of a mapped mount appears as `user`, and owns what that creates.
 
-
-def open_trees(mounts: Iterable[MountSpec], map_to: int | None, id_maps: IdMaps) -> list[MountTree]:
-    """Open what `mounts` name, with its attributes set, before the host disappears from view.
-
-    With `map_to` (root only) the owner of a mapped mount appears as that user, and files that the
-    user creates belong to the owner. `id_maps` keeps the user namespaces for this, for later calls.
+    Files of `sub_ids` stay theirs. In a root file system that belongs to root, each user has its
+    files, by `lines_of_root`. `namespaces` has descriptors of user namespaces, for later calls.
     """
+
+    user: int
+    sub_ids: SubIds | None
+    lines_of_root: UserMaps | None
+    namespaces: dict[UserMaps, int]
+
+
+def open_trees(mounts: Iterable[MountSpec], owners: OwnerMap | None) -> list[MountTree]:
+    """Open what `mounts` name, with its attributes set, before the host disappears from view."""
     trees = list[MountTree]()
     try:
         for mount in mounts:
-            trees.append(_open_tree(mount, map_to if mount.mapped else None, id_maps))
+            trees.append(_open_tree(mount, owners if mount.mapped else None))
     except BaseException:
         for tree in trees:
             os.close(tree.descriptor)
@@ -49,7 +56,7 @@ def open_trees(mounts: Iterable[MountSpec], map_to: int | None, id_maps: IdMaps)
     return trees
 
 
-def _open_tree(mount: MountSpec, map_to: int | None, id_maps: IdMaps) -> MountTree:
+def _open_tree(mount: MountSpec, owners: OwnerMap | None) -> MountTree:
     opened = _open_below(mount.source, mount.below)
     try:
         is_folder = stat.S_ISDIR(os.fstat(opened).st_mode)
@@ -59,8 +66,8 @@ def _open_tree(mount: MountSpec, map_to: int | None, id_maps: IdMaps) -> MountTr
     attributes = _NOSUID | (0 if mount.device else _NODEV) | (0 if mount.writable else _RDONLY)
     try:
         _set_attributes(descriptor, attributes)
-        if map_to is not None:
-            _map_owner(descriptor, mount, map_to, id_maps)
+        if owners is not None:
+            _map_owner(descriptor, mount, owners)
     except BaseException:
         os.close(descriptor)
         raise
@@ -107,17 +114,20 @@ def _set_attributes(
     )
 
 
-def _map_owner(descriptor: int, mount: MountSpec, user: int, id_maps: IdMaps) -> None:
+def _map_owner(descriptor: int, mount: MountSpec, owners: OwnerMap) -> None:
     source = mount.source
     status = os.stat(source)
     owner = status.st_uid, status.st_gid
-    if owner not in id_maps:
-        id_maps[owner] = open_id_map(owner, user)
+    lines = owners.lines_of_root
+    if lines is None or not mount.has_users or owner != (0, 0):
+        lines = lines_of_owner(owner, owners.user, owners.sub_ids)
+    if lines not in owners.namespaces:
+        owners.namespaces[lines] = open_id_map(lines)
     try:
-        _set_attributes(descriptor, _IDMAP, id_maps[owner], flags=0)
+        _set_attributes(descriptor, _IDMAP, owners.namespaces[lines], flags=0)
     except OSError:
         if mount.owned:
-            _chown_tree(source, owner, user)
+            _chown_tree(source, owner, owners.user)
         elif mount.writable and not mount.below:
             raise _id_map_error(source) from None
         # A read-only mount stays as it is: the modes of its files decide. So does a path in the

@@ -7,9 +7,20 @@ import signal
 from typing import Final
 
 from ...runtime.linux import syscalls
+from ...runtime.linux.id_maps import (
+    IdLine,
+    MapWriter,
+    UserMaps,
+    lines_with_user,
+    write_maps,
+    write_maps_by_programs,
+)
+from ...runtime.spec import SubIds
 
 # The users of root's cells outside of the sandbox; far from those of any system.
 OUTER_USERS: Final = range(0x70000000, 0x71000000)
+# Those of other users in their sandboxes: so many for each.
+OUTER_SUB_IDS: Final = range(0x71000000, 0x7FFF0000, 0x10000)
 _INVALID_USER = 0xFFFFFFFF
 _ALL_NAMESPACES = (
     syscalls.CLONE_NEWUSER
@@ -71,47 +82,28 @@ def enter_swapped_user_namespace(user: int, outer_user: int) -> None:
     All users keep their IDs, but `user` and `outer_user` swap theirs, so that every ID is mapped.
     Only a process outside the namespace may write such maps; see user_namespaces(7).
     """
-    inside, (reader, writer) = os.getpid(), os.pipe()
-    outside = os.fork()
-    if outside == 0:
-        status = 1
-        try:
-            os.close(writer)
-            if os.read(reader, 1):  # no byte: the namespace was not created
-                _write_maps(inside, *sorted((user, outer_user)))
-                status = 0
-        finally:
-            os._exit(status)
+    lines = _swapped(*sorted((user, outer_user)))
+    writer = MapWriter(lambda process: write_maps(process, UserMaps(lines, lines)))
     syscalls.unshare(syscalls.CLONE_NEWUSER)
-    os.write(writer, b"x")
-    _, status = os.waitpid(outside, 0)
-    os.close(reader)
-    os.close(writer)
-    if status != 0:
+    try:
+        writer.write()
+    except OSError as error:
         raise PermissionError(
             "root cannot map users here without CAP_SETUID, CAP_SETGID and CAP_SETFCAP; "
             "add them, or run as an unprivileged user"
-        )
+        ) from error
 
 
-def _write_maps(process: int, low: int, high: int) -> None:
-    """Map each user and group to itself, but `low` and `high` to each other.
-
-    A line holds the first ID inside, the first ID outside, and the number of IDs.
-    """
+def _swapped(low: int, high: int) -> tuple[IdLine, ...]:
+    """Return lines that map each ID to itself, but `low` and `high` to each other."""
     between, above = high - low - 1, _INVALID_USER - high - 1
-    ranges = [
-        (0, 0, low),
-        (low, high, 1),
-        (low + 1, low + 1, between),
-        (high, low, 1),
-        (high + 1, high + 1, above),
-    ]
-    for kind in ("uid", "gid"):
-        _write(
-            f"/proc/{process}/{kind}_map",
-            "".join(f"{first} {other} {count}\n" for first, other, count in ranges),
-        )
+    return (
+        IdLine(0, 0, low),
+        IdLine(low, high, 1),
+        IdLine(low + 1, low + 1, between),
+        IdLine(high, low, 1),
+        IdLine(high + 1, high + 1, above),
+    )
 
 
 def is_host_root() -> bool:
@@ -134,11 +126,34 @@ def switch_user(user: int) -> None:
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # otherwise /proc/self/uid_map belongs to root
 
 
-def enter_namespaces(*, user: int, network: bool) -> None:
+def map_writer(user: int, outer_user: int | None, sub_ids: SubIds | None) -> MapWriter | None:
+    """Return what maps `user` and as many more as there are `sub_ids`; None without these.
+
+    As root only: `outer_user` is the same user outside. It is still root then.
+    """
+    lines = lines_of_users(user, outer_user, sub_ids)
+    if lines is None:
+        return None
+    write = write_maps_by_programs if outer_user is None else write_maps
+    return MapWriter(lambda process: write(process, lines))
+
+
+def lines_of_users(user: int, outer_user: int | None, sub_ids: SubIds | None) -> UserMaps | None:
+    """Return the lines for `map_writer`."""
+    if sub_ids is None:
+        return None
+    own = (outer_user, outer_user) if outer_user is not None else (os.geteuid(), os.getegid())
+    users, groups = (lines_with_user(user, *pair) for pair in zip(own, sub_ids, strict=True))
+    return UserMaps(users, groups)
+
+
+def enter_namespaces(
+    *, user: int, network: bool, writer: MapWriter | None = None, processes: bool = True
+) -> None:
     """Enter new namespaces, with the ID `user` inside. `network` keeps the current network.
 
-    The process namespace starts with the next child. Raise `OSError`, also if code would be root
-    outside.
+    The process namespace starts with the next child, if there is one: `processes`. `writer` maps
+    more users. Raise `OSError`, also if code would be root outside.
     """
     # Even without capabilities root could write to /proc/sys, and make the kernel start a program.
     if is_host_root():
@@ -146,14 +161,27 @@ def enter_namespaces(*, user: int, network: bool) -> None:
             "this process is root outside of its user namespace, and cannot become another user"
         )
     outer_user, outer_group = os.geteuid(), os.getegid()
-    syscalls.unshare(_ALL_NAMESPACES | (0 if network else syscalls.CLONE_NEWNET))
+    kinds = _ALL_NAMESPACES if processes else _ALL_NAMESPACES & ~syscalls.CLONE_NEWPID
+    syscalls.unshare(kinds | (0 if network else syscalls.CLONE_NEWNET))
+    if writer is not None:
+        writer.write()
+        return
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {outer_user} 1")
     _write("/proc/self/gid_map", f"{user} {outer_group} 1")
 
 
-def open_id_map(owner: tuple[int, int], user: int) -> int:
-    """As root: return a descriptor of a user namespace that maps `owner` (user, group) to `user`.
+def lines_of_owner(owner: tuple[int, int], user: int, sub_ids: SubIds | None) -> UserMaps:
+    """Return lines that map `owner` (user, group) to `user`. Files of `sub_ids` stay theirs."""
+    users, groups = (
+        (IdLine(own, user, 1), *([IdLine(first, first, count)] if count else []))
+        for own, (first, count) in zip(owner, sub_ids or ((0, 0), (0, 0)), strict=True)
+    )
+    return UserMaps(users, groups)
+
+
+def open_id_map(lines: UserMaps) -> int:
+    """As root: return a descriptor of a user namespace with these lines.
 
     mount_setattr(2) takes it to map the owners of one mount.
     """
@@ -170,8 +198,7 @@ def open_id_map(owner: tuple[int, int], user: int) -> int:
         os.close(wake)
         if not os.read(ready, 1):
             raise OSError("a user namespace for mapping owners could not be created")
-        _write(f"/proc/{child}/uid_map", f"{owner[0]} {user} 1")
-        _write(f"/proc/{child}/gid_map", f"{owner[1]} {user} 1")
+        write_maps(child, lines)
         return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(ready)

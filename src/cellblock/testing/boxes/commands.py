@@ -224,6 +224,11 @@ async def a_command_runs_as_the_user_that_is_named(box: Box) -> None:
     except UserUnsupported as error:
         raise CheckSkipped(str(error)) from error
     assert result.stdout == b"0\n", result
+    await box.files.write("of-root", "1", mode=0o600, user="root")
+    assert await box.files.read("of-root", user="root") == b"1"
+    assert (await box.exec(["cat", "of-root"], user=0)).stdout == b"1"
+    assert (await box.exec(["cat", "of-root"])).exit_code == 1
+    await box.files.remove("of-root", user="root")
 
 
 @check_box

@@ -15,8 +15,9 @@ from ...linux import process_tree
 from ..poll_loop import FOREVER, PollLoop
 from .frame_link import FrameLink
 from .launcher import Launcher
-from .launcher_process import FOLDER_FAILED, STARTED, LaunchReport
+from .launcher_process import FOLDER_FAILED, STARTED, USER_FAILED, LaunchReport
 from .pipe_writer import PipeWriter
+from .users import unknown_user
 
 _READ_BYTES = 1 << 16
 _MAX_LAST_READS = 16  # of what is left in a pipe
@@ -75,7 +76,7 @@ class Command:
     ) -> None:
         self.number, self.state = number, CommandState.STARTING
         self._order, self._folder = order, launcher.home.path(order.cwd)
-        self._loop, self._link, self._launcher, self._on_end = loop, link, launcher, on_end
+        self._loop, self._link, self.launcher, self._on_end = loop, link, launcher, on_end
         self._started = time.monotonic()
         self._deadline = FOREVER if order.seconds is None else self._started + order.seconds
         self._kill_at, self._drain_until, self._last_output = FOREVER, FOREVER, 0.0
@@ -102,7 +103,7 @@ class Command:
             for descriptor in ours:
                 os.set_blocking(descriptor, False)
             passed = [*theirs, theirs[-1]] if self._order.is_merged else theirs
-            self._launcher.start(self.number, self._order, passed)
+            self.launcher.start(self.number, self._order, passed)
         except BaseException:
             _close_all(ours)
             raise
@@ -268,6 +269,8 @@ class Command:
 
     def _describe(self, report: LaunchReport) -> BoxAnswer:
         program, number = self._order.argv[0], report.pid
+        if report.kind == USER_FAILED:
+            return BoxAnswer.from_error(unknown_user(self._order.user))
         if report.kind == FOLDER_FAILED:
             return BoxAnswer.from_error(OSError(number, os.strerror(number)), self._folder)
         if number not in (errno.ENOENT, errno.ENOTDIR):

@@ -17,26 +17,39 @@ _SIG_DFL, _SIG_IGN = 0, 1
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 3, 0x7FFFFFFF  # besides the standard streams
 
 
+class Confined(NamedTuple):
+    """What a process has become: why it is not the user that was asked for, and its variables."""
+
+    refusal: str = ""
+    variables: dict[bytes, bytes] = {}
+
+
 class Home(NamedTuple):
-    """Where the processes of a box work.
+    """Where the processes of a box work, and as whom.
 
     folder        the work folder
     environment   the variables of commands
-    confine       apply the confinement of sessions
+    confine       become a user, and apply the confinement of sessions
+    user          "" for the user of the box
+    has_users     it can be another one; `one_user` says why not
     """
 
     folder: str
     environment: dict[bytes, bytes]
-    confine: Callable[[], None]
+    confine: Callable[[str], Confined]
+    user: str = ""
+    has_users: bool = False
+    one_user: str = ""
 
     def path(self, path: str) -> str:
         """Return `path` from the root. It may be relative to the work folder."""
         return os.path.join(self.folder, path) if path else self.folder
 
 
-def fork_confined(
-    home: Home, kind: socket.SocketKind, serve: Callable[[socket.socket, str], None]
-) -> tuple[int, socket.socket]:
+Serve = Callable[[socket.socket, str, Confined], None]
+
+
+def fork_confined(home: Home, kind: socket.SocketKind, serve: Serve) -> tuple[int, socket.socket]:
     """Fork a process that calls `serve` with a socket and the work folder, and ends then.
 
     Return its process ID and the other end of the socket. Raise `OSError`.
@@ -53,7 +66,7 @@ def fork_confined(
     return pid, ours
 
 
-def _run(home: Home, descriptor: int, serve: Callable[[socket.socket, str], None]) -> NoReturn:
+def _run(home: Home, descriptor: int, serve: Serve) -> NoReturn:
     try:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # so that commands cannot look into it
         signal.set_wakeup_fd(-1)
@@ -67,8 +80,8 @@ def _run(home: Home, descriptor: int, serve: Callable[[socket.socket, str], None
         null = os.open("/dev/null", os.O_RDWR)
         for target in range(_FIRST_DESCRIPTOR):
             os.dup2(null, target)
-        home.confine()
-        serve(socket.socket(fileno=_keep_only(descriptor)), home.folder)
+        confined = home.confine(home.user)
+        serve(socket.socket(fileno=_keep_only(descriptor)), home.folder, confined)
     finally:
         os._exit(1)
 

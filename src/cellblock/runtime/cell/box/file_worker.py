@@ -32,6 +32,7 @@ from ...box_orders import (
 )
 from ...linux.safe_folder import TEMPORARY
 from ...packets import decode_packet, encode_packet
+from .confined_fork import Confined
 
 _PIECE_BYTES = 1 << 18
 _READ_BYTES = 1 << 16
@@ -96,11 +97,15 @@ class OrderStream:
         self.check_cancelled()
 
 
-def serve_files(link: socket.socket, folder: str) -> None:
+def serve_files(link: socket.socket, folder: str, confined: Confined) -> None:
     """Work on files until the link is closed."""
     stream = OrderStream(link)
     while True:
         order = stream.next_order()
+        if confined.refusal:
+            error = PermissionError(errno.EPERM, confined.refusal)
+            stream.send(BoxAnswer.from_error(error).encode(stream.run))
+            continue
         try:
             if not os.path.isabs(order.path):
                 os.chdir(folder)

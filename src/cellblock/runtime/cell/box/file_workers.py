@@ -28,8 +28,8 @@ _CANCEL_SECONDS = 1.0  # until a worker that does not react is killed
 class FileRequest:
     """What request `number` asks for. `frames` have arrived before a worker was free."""
 
-    def __init__(self, number: int, order: FileOrder) -> None:
-        self.number, self.path = number, order.path
+    def __init__(self, number: int, order: FileOrder, home: Home) -> None:
+        self.number, self.path, self.home = number, order.path, home
         self.frames = [protocol.encode(protocol.BOX_REQUEST, number, encode_packet(order))]
         self.is_held = self.is_cancelled = False
 
@@ -45,7 +45,7 @@ class FileWorker:
         on_end: Callable[[FileWorker], None],
     ) -> None:
         self.request: FileRequest | None = None
-        self.kill_at = FOREVER
+        self.kill_at, self.is_of_other = FOREVER, bool(home.user)
         self.pid, ours = fork_confined(home, socket.SOCK_STREAM, serve_files)
         self.link = FrameLink(
             loop, ours, functools.partial(on_frame, self), functools.partial(on_end, self)
@@ -73,19 +73,19 @@ class FileWorkers:
     A worker is confined as commands are, and they could attack it: what it sends is checked.
     """
 
-    def __init__(self, loop: PollLoop, link: FrameLink, home: Home) -> None:
-        self._loop, self._link, self._home = loop, link, home
+    def __init__(self, loop: PollLoop, link: FrameLink) -> None:
+        self._loop, self._link = loop, link
         self._workers: list[FileWorker] = []
         self._waiting = deque[FileRequest]()
         self._alive: dict[int, FileWorker] = {}  # by process ID, until they are reaped
 
-    def submit(self, number: int, order: FileOrder) -> None:
-        """Carry out `order`, now or when a worker is free."""
-        self._assign(FileRequest(number, order))
+    def submit(self, number: int, order: FileOrder, home: Home) -> None:
+        """Carry out `order` as the user of `home`, now or when a worker is free."""
+        self._assign(FileRequest(number, order, home))
 
     def _assign(self, request: FileRequest) -> None:
         try:
-            worker = self._free_worker()
+            worker = self._free_worker(request.home)
         except (OSError, MemoryError) as error:
             self._link.send(BoxAnswer.from_error(error, request.path).encode(request.number))
             return
@@ -95,14 +95,17 @@ class FileWorkers:
             worker.begin(request)
             self.update_reading()
 
-    def _free_worker(self) -> FileWorker | None:
-        """Return a worker without a request, or None if there are enough that work."""
+    def _free_worker(self, home: Home) -> FileWorker | None:
+        """Return a worker without a request, or None if there are enough that work.
+
+        Another user has one for each request: it may change.
+        """
         for worker in self._workers:
-            if worker.request is None and not worker.has_ended():
+            if worker.request is None and not home.user and not worker.has_ended():
                 return worker
-        if len(self._workers) >= _MAX_WORKERS:
+        if len(self._workers) >= _MAX_WORKERS + _MAX_IDLE * bool(home.user):
             return None
-        worker = FileWorker(self._loop, self._home, self._on_worker_frame, self._on_worker_end)
+        worker = FileWorker(self._loop, home, self._on_worker_frame, self._on_worker_end)
         self._workers.append(worker)
         self._alive[worker.pid] = worker
         return worker
@@ -147,7 +150,10 @@ class FileWorkers:
             decode_fields(frame, BoxAnswer)
             self._send(frame)
             worker.request, worker.kill_at = None, FOREVER
-            self._begin_next(worker)
+            if worker.is_of_other or (self._waiting and self._waiting[0].home.user):
+                self._end_worker(worker)
+            else:
+                self._begin_next(worker)
         elif frame.kind not in (protocol.VALUE_CHUNK, protocol.BOX_TAKEN):
             raise protocol.ProtocolError("A worker sends a frame of another kind.")
         elif not request.is_cancelled:
@@ -164,6 +170,13 @@ class FileWorkers:
             worker.link.close()  # it exits then
         self.update_reading()
 
+    def _end_worker(self, worker: FileWorker) -> None:
+        """Let a worker exit, and assign what waits."""
+        self._workers.remove(worker)
+        worker.link.close()
+        self._assign_waiting()
+        self.update_reading()
+
     def _on_worker_end(self, worker: FileWorker) -> None:
         """A worker was killed, or has sent something else than it should."""
         self._workers.remove(worker)
@@ -171,6 +184,9 @@ class FileWorkers:
             process_tree.send_signal(worker.pid, signal.SIGKILL)
         if (request := worker.request) is not None:
             self._fail(request, errno.ECANCELED if request.is_cancelled else errno.EIO)
+        self._assign_waiting()
+
+    def _assign_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque[FileRequest]()
         for other in waiting:
             self._assign(other)

@@ -15,6 +15,8 @@ from .confined_fork import Home, fork_confined
 from .launcher_process import ORDER, REPORT, CommandStart, LaunchReport, serve_launches
 from .pipe_writer import PipeWriter
 
+_OF_THE_USER = (b"HOME", b"USER", b"LOGNAME")  # variables
+
 
 class Launcher:
     """Starts commands. `on_report` receives what happens to them. It returns False if it cannot be.
@@ -31,7 +33,7 @@ class Launcher:
         loop: PollLoop,
         home: Home,
         on_report: Callable[[LaunchReport], bool],
-        on_end: Callable[[], None],
+        on_end: Callable[[Launcher], None],
     ) -> None:
         self._loop, self.home = loop, home
         self._on_report, self._on_end = on_report, on_end
@@ -87,7 +89,7 @@ class Launcher:
                 return
             process_tree.send_signal(self.pid, signal.SIGKILL)
         self.close()
-        self._on_end()
+        self._on_end(self)
 
     def close(self) -> None:
         """Let the process end."""
@@ -103,6 +105,9 @@ def _command_start(order: RunCommand, home: Home) -> CommandStart:
     """Return what to start for `order`. Raise `ValueError` for what no program can get."""
     folder = home.path(order.cwd)
     environment = dict(home.environment)
+    if home.user:  # its process knows them
+        for name in _OF_THE_USER:
+            environment.pop(name, None)
     if b"PWD" in environment:
         environment[b"PWD"] = _encode(folder)
     environment |= {_encode(name): _encode(value) for name, value in order.env}

@@ -18,11 +18,13 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .confined_fork import Confined
+
 # To it: the number of a request, with the descriptors of a pipe to read the order from, and of the
 # standard streams. From it: a report.
 ORDER = struct.Struct("<I")
 REPORT = struct.Struct("<cIqidq")
-STARTED, FOLDER_FAILED, PROGRAM_FAILED, ENDED = b"s", b"f", b"p", b"e"
+STARTED, USER_FAILED, FOLDER_FAILED, PROGRAM_FAILED, ENDED = b"s", b"u", b"f", b"p", b"e"
 _DESCRIPTORS = 4
 _READ_BYTES = 1 << 16
 _MAX_ERROR = 4096  # error numbers are below
@@ -60,7 +62,7 @@ class CommandStart(NamedTuple):
     environment: dict[bytes, bytes]
 
 
-def serve_launches(link: socket.socket, _work_dir: str) -> None:
+def serve_launches(link: socket.socket, _work_dir: str, confined: Confined) -> None:
     """Start commands until the link is closed."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -75,7 +77,7 @@ def serve_launches(link: socket.socket, _work_dir: str) -> None:
                 with contextlib.suppress(BlockingIOError):
                     os.read(reader, _READ_BYTES)
                 _report_ended(link)
-            elif not _handle_order(link):
+            elif not _handle_order(link, confined):
                 return
 
 
@@ -107,7 +109,7 @@ def _report_ended(link: socket.socket) -> None:
         _send(link, describe_exit(pid, status, usage))
 
 
-def _handle_order(link: socket.socket) -> bool:
+def _handle_order(link: socket.socket, confined: Confined) -> bool:
     """Start a command. Return False if the link is closed."""
     packet, descriptors, _, _ = socket.recv_fds(link, ORDER.size, _DESCRIPTORS)
     if not packet:
@@ -117,6 +119,10 @@ def _handle_order(link: socket.socket) -> bool:
     (number,) = ORDER.unpack(packet)
     try:
         start = CommandStart(*marshal.loads(_read_all(descriptors[0])))
+        if confined.refusal:
+            _send(link, LaunchReport(USER_FAILED, number, errno.EPERM))
+            return True
+        start = start._replace(environment=confined.variables | start.environment)
         _send(link, _start(number, start, descriptors[1:]))
     finally:
         for descriptor in descriptors:
@@ -134,7 +140,7 @@ def _read_all(descriptor: int) -> bytes:
 def _start(number: int, start: CommandStart, descriptors: Sequence[int]) -> LaunchReport:
     kind = FOLDER_FAILED
     try:
-        os.chdir(start.folder)
+        _enter(start.folder)
         kind = PROGRAM_FAILED
         path = _find_program(start.argv[0], start.environment)
         actions: list[tuple[int | str, ...]] = [
@@ -154,6 +160,15 @@ def _start(number: int, start: CommandStart, descriptors: Sequence[int]) -> Laun
     except OSError as error:
         return LaunchReport(kind, number, error.errno or errno.EIO)
     return LaunchReport(STARTED, number, pid)
+
+
+def _enter(folder: bytes) -> None:
+    """Make `folder` the current one. Another user starts in the work folder, even a private one."""
+    try:
+        os.chdir(folder)
+    except PermissionError:
+        if os.getcwdb() != folder:
+            raise
 
 
 def _find_program(program: bytes, environment: dict[bytes, bytes]) -> bytes:

@@ -60,19 +60,21 @@ class BoxService:
         self, loop: PollLoop, stream: socket.socket, home: Home, on_end: Callable[[], None]
     ) -> None:
         self._loop, self._on_end = loop, on_end
-        self._launcher = Launcher(loop, home, self._on_report, self._on_launcher_end)
+        self._home, self._launcher = home, self._new_launcher(home)
+        self._old_launchers = set[int]()  # the process IDs of those of other users, not yet reaped
         self._link = FrameLink(loop, stream, self._on_frame, self._end, self._update_reading)
         self._drain = PipeDrain(loop)
         self._commands: dict[int, Command] = {}  # by the number of the request
         self._by_pid: dict[int, Command] = {}  # those whose processes have not ended
-        self._files = FileWorkers(loop, self._link, home)
+        self._files = FileWorkers(loop, self._link)
         self._endings: dict[int, _Ending] = {}
         self._look_at = FOREVER
 
     # what the server sends
 
     def _on_frame(self, frame: protocol.Frame) -> None:
-        self._launcher.unpause()
+        for launcher in self._launchers():
+            launcher.unpause()
         self._files.unpause()
         if frame.kind == protocol.BOX_REQUEST:
             try:
@@ -87,14 +89,33 @@ class BoxService:
         else:
             self._files.on_frame(frame)
 
+    def _new_launcher(self, home: Home) -> Launcher:
+        return Launcher(self._loop, home, self._on_report, self._on_launcher_end)
+
+    def _launcher_for(self, user: str) -> Launcher:
+        """Return what starts a command. That of another user starts one: its user may change."""
+        home = self._home_of(user)
+        return self._new_launcher(home) if home.user else self._launcher
+
+    def _home_of(self, user: str) -> Home:
+        """Return the home for a user: a name, a number, or "". Raise `PermissionError`."""
+        if user in ("", str(os.geteuid())):
+            return self._home
+        if self._home.has_users:
+            return self._home._replace(user=user)
+        with contextlib.suppress(KeyError):
+            if pwd.getpwnam(user).pw_uid == os.geteuid():
+                return self._home
+        why = f": {self._home.one_user}" if self._home.one_user else ""
+        raise PermissionError(errno.EPERM, f"commands cannot run as the user {user!r} here{why}")
+
     def _handle(self, number: int, order: BoxOrder) -> None:
         match order:
             case RunCommand():
-                _check_user(order.user)
                 self._commands[number] = Command(
                     number,
                     order,
-                    self._launcher,
+                    self._launcher_for(order.user),
                     self._loop,
                     self._link,
                     self._retire,
@@ -118,8 +139,7 @@ class BoxService:
                 self._endings[number] = _Ending(order.others, commands, until)
                 self._end_commands()
             case _:
-                _check_user(order.user)
-                self._files.submit(number, order)
+                self._files.submit(number, order, self._home_of(order.user))
 
     def _answer(self, number: int, answer: BoxAnswer) -> None:
         self._link.send(answer.encode(number))
@@ -127,6 +147,8 @@ class BoxService:
     def _retire(self, command: Command, pipes: Iterable[int]) -> None:
         self._commands.pop(command.number, None)
         self._drain.add(pipes)
+        if command.pid not in self._by_pid:
+            self._close_launcher(command.launcher)
 
     def _update_reading(self) -> None:
         for command in self._commands.values():
@@ -147,34 +169,52 @@ class BoxService:
             command.on_report(report)
         return True
 
+    def _close_launcher(self, launcher: Launcher) -> None:
+        """End a launcher whose one command has ended."""
+        if launcher is not self._launcher and launcher.pid:
+            self._old_launchers.add(launcher.pid)
+            launcher.close()
+            launcher.pid = 0
+
+    def _launchers(self) -> set[Launcher]:
+        commands = (*self._commands.values(), *self._by_pid.values())
+        return {self._launcher, *(command.launcher for command in commands)}
+
+    def _launcher_pids(self) -> set[int]:
+        return {*(launcher.pid for launcher in self._launchers()), *self._old_launchers}
+
     def _is_new(self, pid: int) -> bool:
         """Return True if `pid` can be a command's process. It may have ended already."""
-        if pid in {*self._by_pid, *self._files.pids(), self._launcher.pid}:
+        launchers = self._launcher_pids()
+        if pid in {*self._by_pid, *self._files.pids(), *launchers}:
             return False
         # Ours, if the process that starts commands was killed meanwhile. 0: not known.
-        return process_tree.parent_of(pid) in (self._launcher.pid, os.getpid(), 0)
+        return process_tree.parent_of(pid) in (*launchers, os.getpid(), 0)
 
     def _on_ended(self, report: LaunchReport) -> None:
         if (command := self._by_pid.pop(report.pid, None)) is not None:
             command.on_exit(report)
+            self._close_launcher(command.launcher)
 
-    def _on_launcher_end(self) -> None:
+    def _on_launcher_end(self, launcher: Launcher) -> None:
         """Its children are those of this process now, but for one that it has reaped before."""
         for command in [*self._commands.values()]:
-            command.on_launcher_end()
+            if command.launcher is launcher:
+                command.on_launcher_end()
         for pid in [*self._by_pid]:
             if not process_tree.exists(pid):
                 self._on_ended(LaunchReport(ENDED, 0, pid, signal.SIGKILL))
 
     def on_exit(self, pid: int, status: int, usage: resource.struct_rusage) -> bool:
         """Handle the end of process `pid`, which was reaped. Return False if it is none of ours."""
-        is_ours = pid in self._by_pid or pid == self._launcher.pid or self._files.on_exit(pid)
+        is_ours = pid in self._by_pid or pid in self._launcher_pids() or self._files.on_exit(pid)
+        self._old_launchers.discard(pid)
         self._on_ended(describe_exit(pid, status, usage))
         return is_ours
 
     def _topmost(self, others: Iterable[int]) -> set[int]:
         """Return commands and what they have left: the children of this process but `others`."""
-        own = {*others, *self._files.pids(), self._launcher.pid}
+        own = {*others, *self._files.pids(), *self._launcher_pids()}
         return ({*process_tree.children(os.getpid())} - own) | {*self._by_pid}
 
     def _processes(self, others: Iterable[int]) -> tuple[CommandProcess, ...]:
@@ -228,8 +268,10 @@ class BoxService:
         self._link.close()
         for command in self._commands.values():
             command.close()
-        self._commands.clear()
         self._files.close()
+        for command in (*self._by_pid.values(), *self._commands.values()):
+            command.launcher.close()
+        self._commands.clear()
         self._launcher.close()
         self._drain.close()
 
@@ -238,12 +280,3 @@ def _is_left(pid: int) -> bool:
     """Return False if process `pid` has ended or does so now. One that hides itself has not."""
     is_hidden = process_tree.parent_of(pid) == 0
     return process_tree.exists(pid) if is_hidden else not process_tree.is_ending(pid)
-
-
-def _check_user(user: str) -> None:
-    """Raise `PermissionError` unless `user` is the user of this box: by name or number, or ""."""
-    own = os.geteuid()
-    with contextlib.suppress(KeyError):
-        if user in ("", str(own)) or pwd.getpwnam(user).pw_uid == own:
-            return
-    raise PermissionError(errno.EPERM, f"commands cannot run as the user {user!r} here")

@@ -134,7 +134,7 @@ def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> No
         )
 
     link, spec = socket.socket(fileno=socket_fd), ZygoteSpec(cwd=folder)
-    init = SessionInit(link, spec, fork_session, lambda: None)  # it is confined already
+    init = SessionInit(link, spec, fork_session, lambda _user: None)  # it is confined already
     gc.disable()  # finalizers of user code must not run here
     sys.settrace(None)
     sys.setprofile(None)

@@ -38,8 +38,16 @@ from ...messages import (
 )
 from ...packets import decode_packet, encode_packet
 from ...spec import ZygoteSpec
-from ..box.confined_fork import Home
+from ..box.confined_fork import Confined, Home
 from ..box.service import BoxService
+from ..box.users import (
+    BoxUser,
+    UserUnknown,
+    become,
+    find_user,
+    open_user_namespace,
+    unknown_user,
+)
 from ..command_root import IMAGE, enter_root, mount_root
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
@@ -48,6 +56,8 @@ from .fork_helper import close_all, helper_orders, reporting_errors
 
 _BRANCH_NAMESPACES = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
 _OF_THE_SANDBOX = (b"VIRTUAL_ENV", b"MPLBACKEND")  # variables for its Python
+PROC_SYS = "/proc/sys"
+_COPY = "a copy of a box has one user"
 _NAMESPACE_FILES = ("user", "pid", "mnt", "ipc", "net")
 
 
@@ -55,7 +65,8 @@ class SessionInit:
     """The orders of the server and how they are carried out.
 
     `fork_session` forks the session. It receives this object, the control stream and the two output
-    pipes, and the order. `confine` confines a fork like a session, which stays hidden.
+    pipes, and the order. `confine` confines a fork like a session, which stays hidden, and may be
+    another user. `limit` sets the limits of resources.
     """
 
     def __init__(
@@ -63,10 +74,13 @@ class SessionInit:
         link: socket.socket,
         spec: ZygoteSpec,
         fork_session: Callable[[SessionInit, list[int], StartSession], None],
-        confine: Callable[[], None],
+        confine: Callable[[BoxUser | None], None],
+        limit: Callable[[], None] = lambda: None,
     ) -> None:
         self._socket, self._spec, self._fork_session = link, spec, fork_session
-        self._confine = confine
+        self._confine, self._limit = confine, limit
+        self._users = -1  # the user namespace of commands as other users
+        self._has_users = spec.user_landlock is not None
         self._wakeup_fds = (-1, -1)
         self._loop = PollLoop()
         self._box: BoxService | None = None
@@ -159,10 +173,21 @@ class SessionInit:
         if self._has_root:
             mount_root(self._spec.shared_paths)
 
-    def _confine_in_root(self) -> None:
+    def _confine_in_root(self, user: str) -> Confined:
+        """Become `user`, "" for that of the box. Confine this process, also if it is refused."""
         if self._has_root:
             enter_root()
-        self._confine()
+        found, refusal = None, ""
+        if user:
+            with contextlib.suppress(OSError):
+                os.chdir(self._spec.cwd)  # where it may not be able to go
+            try:
+                found = find_user(user)
+                become(found, self._users)
+            except UserUnknown:
+                found, refusal = None, str(unknown_user(user))
+        self._confine(found)
+        return Confined(refusal, {} if found is None else found.variables)
 
     def _start_box(self, stream: socket.socket) -> None:
         self._close_box()
@@ -170,13 +195,24 @@ class SessionInit:
         if self._has_root:
             for name in _OF_THE_SANDBOX:
                 environment.pop(name, None)
-        home = Home(self._spec.cwd, environment, self._confine_in_root)
+        if self._has_users:
+            self._users = open_user_namespace(self._limit)
+        home = Home(
+            self._spec.cwd,
+            environment,
+            self._confine_in_root,
+            has_users=self._has_users,
+            one_user=self._spec.one_user if self._spec.user_landlock is None else _COPY,
+        )
         self._box = BoxService(self._loop, stream, home, self._close_box)
 
     def _close_box(self) -> None:
         box, self._box = self._box, None
         if box is not None:
             box.close()
+        if self._users >= 0:
+            os.close(self._users)
+            self._users = -1
 
     def _fork_branch_inits(self, order: ForkBranchInits, link_fd: int) -> None:
         """Fork a helper, which forks a first process for each order that it receives.
@@ -188,7 +224,9 @@ class SessionInit:
             return
         self.release()
         with socket.socket(fileno=link_fd) as link, reporting_errors(link):
-            _unmount_folders(order.targets)
+            # A new /proc must not show more than this one does.
+            protected = (PROC_SYS,) if self._has_users else ()
+            _unmount_folders((*protected, *order.targets))
             _enter_user_namespace()
             for following, descriptors in helper_orders(link):
                 if syscalls.fork_into(_BRANCH_NAMESPACES) == 0:
@@ -199,7 +237,7 @@ class SessionInit:
     def _become_branch_init(
         self, targets: Sequence[str], descriptors: list[int], session_pid: int
     ) -> NoReturn:
-        self._socket = socket.socket(fileno=descriptors[0])
+        self._socket, self._has_users = socket.socket(fileno=descriptors[0]), False
         try:
             for path, options in self._spec.tmpfs:
                 self._renew_tmpfs(path, options)
@@ -251,6 +289,14 @@ def _unmount_folders(targets: Sequence[str]) -> None:
     for target in reversed(targets):  # one may lie below another
         # Detach it with everything mounted on it: those mounts end with the session's folder.
         syscalls.unmount(target, syscalls.MNT_DETACH)
+
+
+def protect_settings() -> None:
+    """Make /proc/sys read-only: root would own what is there of the session's IPC namespace."""
+    kept = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount(PROC_SYS, PROC_SYS, None, syscalls.MS_BIND)
+    flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | kept
+    syscalls.mount(PROC_SYS, PROC_SYS, None, flags)
 
 
 def mount_proc() -> None:

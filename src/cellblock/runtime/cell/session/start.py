@@ -15,11 +15,12 @@ from typing import NoReturn
 from ... import handshake
 from ...linux import syscalls
 from ...messages import StartSession
-from ...spec import ZygoteSpec
+from ...spec import ConfinementSpec, LandlockSpec, ZygoteSpec
+from ..box.users import BoxUser
 from ..confinement import Confinement
 from ..filesystem import CellFilesystem
 from ..init import enter_network_namespace
-from .init import SessionInit, mount_proc
+from .init import SessionInit, mount_proc, protect_settings
 from .session import Session
 from .shell import Shell
 
@@ -29,9 +30,17 @@ _shells: list[Shell] = []
 def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confinement) -> NoReturn:
     """In a fork of the zygote: run as the first process of a session's cell."""
     fork_session = functools.partial(_fork_session, spec, confinement)
-    init = SessionInit(
-        link, spec, fork_session, functools.partial(confinement.apply, is_hidden=True)
-    )
+    assert spec.session_confinement is not None
+    # They are in the Landlock domain of this process: otherwise they would not see each other.
+    of_users = Confinement(spec.session_confinement._replace(landlock=LandlockSpec()))
+
+    def confine(user: BoxUser | None) -> None:
+        if user is None:
+            confinement.apply(is_hidden=True)
+        else:
+            of_users.apply(is_hidden=True, capabilities=user.capabilities)
+
+    init = SessionInit(link, spec, fork_session, confine, confinement.limit)
     try:
         if spec.namespaces:
             syscalls.unshare(syscalls.CLONE_NEWNS)
@@ -41,6 +50,13 @@ def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confine
             syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         filesystem = CellFilesystem(spec)
         filesystem.reset()
+        if spec.user_landlock is not None:
+            protect_settings()
+            _make_user_files(spec)
+            own = Confinement(ConfinementSpec(landlock=spec.user_landlock))
+            own.prepare()
+            own.apply()
+            of_users.prepare()
         filesystem.close_handles()  # all blocks of a session share one filesystem
         confinement.prepare()
         init.send_hello()
@@ -49,6 +65,24 @@ def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confine
             link.sendall(handshake.ERROR + f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     init.serve()
+
+
+def _make_user_files(spec: ZygoteSpec) -> None:
+    """Write the files of users, and give root its folders."""
+    for path, text in spec.user_files:
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o644)
+    for path in spec.user_folders:
+        _give_to_root(path, os.stat(path).st_dev)
+
+
+def _give_to_root(path: str, device: int) -> None:
+    os.chown(path, 0, 0)
+    if os.path.isdir(path):
+        for entry in os.scandir(path):
+            if entry.stat(follow_symlinks=False).st_dev == device and not entry.is_symlink():
+                _give_to_root(entry.path, device)
 
 
 def zygote_shell() -> Shell:

@@ -24,6 +24,7 @@ from ...session_orders import (
     KillProcess,
     MakeCheckpoint,
     OpenSession,
+    ReclaimFiles,
     ResumeCheckpoint,
     SessionOrder,
     SubmittedOrder,
@@ -85,6 +86,8 @@ class SessionManager:
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         # Programs that may not have ended yet, and their sessions, by number.
         self._programs: dict[int, tuple[Job, LiveSession]] = {}
+        self._has_users = spec.zygote.user_landlock is not None
+        self._closers: dict[LiveSession, SessionJob[SessionOrder]] = {}
         self._created = self._failures = 0
         self._refill_at, self._release_at = time.monotonic(), FOREVER
 
@@ -117,10 +120,7 @@ class SessionManager:
     ) -> None:
         match order := job.order:
             case CloseSession():
-                self._end_programs(session)
-                self.folders_to_delete.pop(order.session, None)  # the client deletes them
-                self._close_session(order.session)
-                self._pending.answer(job, Answer())
+                self._close_for_client(job, session)
             case KillProcess(key=str(key)) | ForkSession(key=str(key)) if (
                 not session.checkpoints.has_named(key)
             ):
@@ -128,6 +128,8 @@ class SessionManager:
             case ResumeCheckpoint():
                 self._restores[session] = SessionJob(job.number, order, job.arrived)
                 session.resume_checkpoint(order.key)
+            case ReclaimFiles():
+                self._take_back(session, job)
             case DropCheckpoint():
                 session.checkpoints.drop_named(order.key)
                 self._pending.answer(job, Answer())
@@ -301,6 +303,15 @@ class SessionManager:
         self._sessions[number], session.number = session, number
         self.folders_to_delete[number] = delete
 
+    def _close_for_client(self, job: SessionJob[SessionOrder], session: LiveSession) -> None:
+        self._end_programs(session)
+        self.folders_to_delete.pop(session.number, None)  # the client deletes them
+        self._close_session(session.number)
+        if self._has_users:
+            self._closers[session] = job  # until the files are taken back
+        else:
+            self._pending.answer(job, Answer())
+
     def _close_session(self, number: int, why: str = "the session was closed") -> None:
         if (session := self._sessions.pop(number, None)) is not None:
             self._pending.refuse_all(session, why)
@@ -416,17 +427,36 @@ class SessionManager:
         for fork in {*self._forks.values()}:
             if now >= fork.deadline:
                 fork.expire()
-        self._closing = [session for session in self._closing if not _is_gone(session)]
+        gone = [session for session in self._closing if _is_gone(session)]
+        self._closing = [session for session in self._closing if session not in gone]
+        if self._has_users:
+            for session in gone:
+                self._take_back(session, self._closers.pop(session, None))
+
+    def _take_back(self, session: LiveSession, job: SessionJob[SessionOrder] | None) -> None:
+        """Take back what other users of a session's box have left, and answer `job`."""
+
+        def on_done(error: str) -> None:
+            if job is not None:
+                self._pending.answer(job, Answer(error=error or None))
+
+        try:
+            self._mount_client.take_back(session.folders.paths, on_done)
+        except OSError as error:
+            on_done(describe(error))
 
     def close(self) -> None:
         """End all sessions and wait until their cells are gone."""
         for session in self._active_sessions():
             self._retire(session)
-        self._mount_client.close()
+        if not self._has_users:
+            self._mount_client.close()
         self._await_end()
         for session in self._closing:
             session.init.kill()
         self._await_end()
+        if self._has_users:
+            self._mount_client.take_back_all()
 
     def _await_end(self) -> None:
         deadline = time.monotonic() + _CLOSE_GRACE

@@ -1,0 +1,206 @@
+"""Root of a box attacks what is outside of it, and the box; the box's user attacks root.
+
+An ordinary user runs this file too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock import Limits, Policy, Sandbox
+from cellblock.sandbox.probe import find_sub_ids, unavailable_reason
+from tests.executors.session.test_box_attacks import ALL_OTHERS, OWN_CHILD, PROBE
+
+# Prints what root can do with all rights in namespaces of its own.
+ATTEMPTS = """
+import ctypes, os, socket, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+file = tempfile.NamedTemporaryFile(delete=False).name
+def attempt(name, call):
+    try:
+        if (call() or 0) >= 0: print(name)
+    except OSError:
+        pass
+def write_setting():
+    with open("/proc/sys/kernel/shmmax", "w") as setting:
+        setting.write("1000000")
+attempt("unshare", lambda: libc.unshare(0x02000000))
+attempt("chroot", lambda: os.chroot("/"))
+attempt("host name", lambda: socket.sethostname("evil"))
+attempt("setting", write_setting)
+attempt("raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).detach())
+attempt("set-user-id", lambda: os.chmod(file, 0o4755))
+attempt("file capability", lambda: os.setxattr(
+    file, "security.capability", bytes.fromhex("0100000200000400000000000000000000000000")))
+attempt("trace", lambda: libc.ptrace(0, 0, 0, 0))
+attempt("bounding set", lambda: libc.prctl(24, 0))
+attempt("score", lambda: open("/proc/1/oom_score_adj", "w").close())
+attempt("mount", lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, None))
+"""
+ALL_ATTEMPTS = [
+    "unshare", "chroot", "host name", "setting", "raw socket", "set-user-id", "file capability",
+    "trace", "bounding set", "score", "mount",
+]  # fmt: skip
+NAMESPACES = ["--user", "--map-root-user", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork"]
+
+ENTER = """
+import ctypes, os
+try:
+    descriptor = os.open("/proc/{0}/ns/user", os.O_RDONLY)
+    print(ctypes.CDLL(None).setns(descriptor, 0))
+except OSError: pass
+"""
+FORKS = """
+import os, signal
+count, (reader, writer) = 0, os.pipe()
+for user in range(2000, 2200):
+    try: pid = os.fork()
+    except OSError: break
+    if pid == 0:
+        os.setuid(user)
+        os.write(writer, b"x")
+        signal.pause()
+    os.read(reader, 1)
+    count += 1
+print(count)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_users() -> None:
+    if reason := unavailable_reason():
+        pytest.skip(f"the sandbox is not available: {reason}")
+    if isinstance(found := find_sub_ids(), str):
+        pytest.skip(f"one user: {found}")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def box(runner: asyncio.Runner) -> Iterator[Sandbox]:
+    box = Sandbox(users=True)
+    yield box
+    runner.run(box.close())
+
+
+async def python(box: Sandbox, code: str, user: str | None) -> str:
+    result = await box.exec(["python3", "-c", code], user=user)
+    assert result.exit_code == 0, result.stderr_text
+    return result.stdout_text
+
+
+def test_root_cannot_change_the_system(box: Sandbox, runner: asyncio.Runner) -> None:
+    argv = ["unshare", *NAMESPACES, "--mount-proc", sys.executable, "-c", ATTEMPTS]
+    possible = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert possible.splitlines() == ALL_ATTEMPTS, "the attack does not work where it could"
+    assert runner.run(python(box, ATTEMPTS, "root")) == ""
+
+
+def test_root_has_few_rights_and_others_have_none(box: Sandbox, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        show = ["grep", "-E", "^(Cap(Prm|Bnd)|NoNewPrivs|Seccomp):", "/proc/self/status"]
+        for user, mask in (("root", "eb"), ("5", "0")):
+            lines = (await box.exec(show, user=user)).stdout_text.split()
+            rights = {lines[index]: lines[index + 1] for index in range(0, len(lines), 2)}
+            assert {rights["CapPrm:"].lstrip("0"), rights["CapBnd:"].lstrip("0")} == {
+                mask.strip("0")
+            }
+            assert (rights["NoNewPrivs:"], rights["Seccomp:"]) == ("1", "2")
+
+    runner.run(main())
+
+
+def test_root_cannot_look_into_processes_of_others(box: Sandbox, runner: asyncio.Runner) -> None:
+    """They are the first process, those that start its commands, and the live Python."""
+
+    async def main() -> None:
+        await box.run_code("kept = 41")
+        inside = await python(box, PROBE + OWN_CHILD, "root")
+        assert {"read mem", "list fd"} <= {*inside.split("\n")}, "the attack does not work"
+        async with box.shell() as shell:
+            assert (await shell.run("sleep 1000 & echo on")).stdout_text == "on\n"
+            assert await python(box, PROBE + ALL_OTHERS, "root") == ""
+        for change in ("os.setuid(1000)", "os.setresuid(1000, 1000, 0)"):
+            assert await python(box, PROBE + f"{change}\n" + ALL_OTHERS, "root") == ""
+
+    runner.run(main())
+
+
+def test_the_user_of_the_box_cannot_become_root(box: Sandbox, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        process = await box.spawn(["sleep", "1000"], user="root")
+        own = await python(box, PROBE + f"probe({process.pid})", "root")
+        assert "read mem" in own, "the attack does not work where it could"
+        attack = PROBE + f"probe({process.pid})\n" + ENTER.format(process.pid)
+        assert await python(box, attack, None) == ""
+        assert await python(box, attack, "5") == ""
+        kill = await box.exec(["kill", "-9", str(process.pid)])
+        assert kill.exit_code == 1
+        result = await box.run_code(attack)
+        assert (result.exit_code, result.output) == (0, "")
+        assert process.poll() is None
+        await process.kill()
+        for path in ("/etc/passwd", "/root/x", "/etc/security/x", "/home/x"):
+            assert (await box.exec(["touch", path])).exit_code == 1
+
+    runner.run(main())
+
+
+def test_signals_of_root_do_not_end_the_box(box: Sandbox, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        await box.run_code("kept = 41")
+        for name in ("KILL", "STOP"):
+            every = f"for n in $(seq 1 99); do [ $n = $$ ] || kill -{name} $n; done 2>&1; true"
+            assert (await box.exec(every, user="root")).exit_code in (0, 137)
+            assert (await box.exec(["echo", "on"], user="root")).stdout == b"on\n"
+            await box.files.write("/root/f", name, user="root")
+            assert (await box.exec(["echo", "on"])).stdout == b"on\n"
+            assert (await box.run_code("print(kept)")).output == "41\n"
+        result = await box.exec("kill -9 -1; kill -9 0", user="root")
+        assert result.exit_code == 137
+
+    runner.run(main())
+
+
+def test_root_has_no_rights_over_files_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("given")
+    (tmp_path / "mine").chmod(0)
+    (tmp_path / "theirs").write_text("secret")
+    (tmp_path / "theirs").chmod(0)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "theirs", 4321, 4321)
+    policy = Policy(read_write=[str(tmp_path)])
+
+    async def main() -> None:
+        async with Sandbox(users=True, policy=policy) as box:
+            mine = await box.exec(["cat", str(tmp_path / "mine")], user="root")
+            assert mine.stdout == b"given", "the attack does not work where it could"
+            if os.geteuid() == 0:
+                theirs = tmp_path / "theirs"
+                for command in ("cat {}", "chown 0 {}", "chmod 777 {}", "echo > {}"):
+                    result = await box.exec(command.format(theirs), user="root")
+                    assert (result.exit_code != 0, result.stdout) == (True, b"")
+            for command in ("echo > /usr/bin/env", "rm /usr/bin/env", "chown 5 /usr/bin/env"):
+                assert (await box.exec(command, user="root")).exit_code != 0
+
+    asyncio.run(main())
+
+
+def test_users_of_root_do_not_multiply_the_limit_of_processes() -> None:
+    async def main() -> None:
+        async with Sandbox(users=True, limits=Limits(processes=30)) as box:
+            count = int(await python(box, FORKS, "root"))
+            assert 0 < count <= 30
+
+    asyncio.run(main())
