@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import pwd
 import secrets
+import sys
 
 from ...runtime.spec import SubIds
 from . import namespaces
+
+if sys.platform != "win32":
+    import pwd
 
 _FILES = ("/etc/subuid", "/etc/subgid")
 
