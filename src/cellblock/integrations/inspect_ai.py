@@ -34,16 +34,18 @@ class CellblockConfig(BaseModel, frozen=True, extra="forbid"):
     image      that of containers; None for sandboxes of this machine
     root       the root file system of sandboxes of this machine, as `cellblock.Sandbox` takes it
     packages   what the Python of the sandboxes can import
+    users      sandboxes of this machine have root and other users, if this machine allows it
     """
 
     image: str | None = None
     root: str | None = None
     packages: tuple[str, ...] = ()
+    users: bool = True
 
     def make_sandbox(self) -> Box:
         """Return a sandbox without a time limit: Inspect has limits of its own."""
         if self.image is None:
-            return Sandbox(timeout=None, packages=self.packages, root=self.root)
+            return Sandbox(timeout=None, packages=self.packages, root=self.root, users=self.users)
         if self.root is not None:
             raise ValueError("Pass image for containers, or root for sandboxes, not both.")
         return DockerSandbox(self.image, timeout=None, packages=self.packages)

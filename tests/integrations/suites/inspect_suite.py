@@ -12,7 +12,9 @@ from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403 - the checks are the tests here
 
-# They need a second user in the sandbox.
+from cellblock.sandbox.probe import find_sub_ids
+
+# They need other users in the sandbox.
 NEED_ROOT = {"test_exec_as_user"}
 
 
@@ -26,6 +28,6 @@ async def shared() -> AsyncIterator[SandboxEnvironment]:
 
 @pytest.fixture
 def sandbox_env(shared: SandboxEnvironment, request: pytest.FixtureRequest) -> SandboxEnvironment:
-    if request.node.originalname in NEED_ROOT:
+    if request.node.originalname in NEED_ROOT and isinstance(find_sub_ids(), str):
         request.applymarker(pytest.mark.xfail(strict=True))
     return shared
