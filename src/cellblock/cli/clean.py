@@ -48,7 +48,7 @@ def _remove_sockets() -> list[str]:
         return []
     from ..box.kept.address import remove_abandoned_sockets
 
-    return [*remove_abandoned_sockets()]
+    return remove_abandoned_sockets()
 
 
 async def _remove_containers() -> list[str]:

@@ -154,10 +154,16 @@ def test_only_sockets_without_a_process_are_removed(private_folder: Path) -> Non
     (private_folder / "other").touch()
     listener, maker = served.listen()
     with listener, maker:
-        assert [*remove_abandoned_sockets()] == [abandoned.socket_path]
+        assert remove_abandoned_sockets() == [abandoned.socket_path]
         assert sorted(os.listdir(private_folder)) == sorted(
             [os.path.basename(served.socket_path), "other"]
         )
+
+
+def test_a_new_box_removes_abandoned_sockets(private_folder: Path) -> None:
+    abandon(BoxAddress.create(BOX))
+    BoxAddress.create(BOX)
+    assert os.listdir(private_folder) == []
 
 
 def test_the_command_clean_removes_abandoned_sockets(private_folder: Path) -> None:
@@ -169,5 +175,5 @@ def test_the_command_clean_removes_abandoned_sockets(private_folder: Path) -> No
 
 
 def test_nothing_is_removed_where_there_is_no_folder(private_folder: Path) -> None:
-    assert [*remove_abandoned_sockets()] == []
+    assert remove_abandoned_sockets() == []
     assert not private_folder.exists()

@@ -22,7 +22,6 @@ from cellblock import (
     Sandbox,
     WorkspaceError,
 )
-from cellblock.box.kept.address import remove_abandoned_sockets
 from cellblock.sandbox.probe import unavailable_reason
 from tests.box.kept.programs import (
     daemon_of,
@@ -192,7 +191,9 @@ def test_an_idle_box_ends_and_leaves_nothing() -> None:
     run(main)
 
 
-def test_a_box_whose_process_was_killed_is_gone_and_leaves_only_its_socket() -> None:
+def test_a_box_whose_process_was_killed_is_gone_and_leaves_only_its_socket(
+    private_folder: Path,
+) -> None:
     async def main() -> None:
         box = Sandbox(kept=True)
         await box.start()
@@ -206,7 +207,7 @@ def test_a_box_whose_process_was_killed_is_gone_and_leaves_only_its_socket() -> 
             await asyncio.sleep(0.02)
         with pytest.raises(BoxGone):
             await Sandbox.attach(ref)
-        assert ref.split(":")[1] in remove_abandoned_sockets()
+        assert os.listdir(private_folder) == [os.path.basename(ref.split(":")[1])]
 
     run(main)
 

@@ -15,7 +15,6 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from ... import __version__
@@ -42,6 +41,7 @@ class BoxAddress(NamedTuple):
     @classmethod
     def create(cls, box: str) -> BoxAddress:
         """Return the address of a new process. Raise `BackendError`."""
+        remove_abandoned_sockets()
         return cls(f"{_own_folder()}/boxes-{secrets.token_hex(8)}.sock", box)
 
     @classmethod
@@ -156,16 +156,19 @@ def is_own_process(stream: socket.socket) -> bool:
     return user == _user() and os.path.samestat(theirs, own)
 
 
-def remove_abandoned_sockets() -> Iterator[str]:
-    """Remove the sockets of processes that were killed. Yield their paths."""
-    folder = f"{_PARENT}/cellblock-{_user()}"
-    with contextlib.suppress(FileNotFoundError):
-        _check_folder(folder, "Remove it.")
-        for name in sorted(os.listdir(folder)):
-            path = f"{folder}/{name}"
-            if re.fullmatch(_SOCKET, name) and not _is_served(path):
+def remove_abandoned_sockets() -> list[str]:
+    """Remove the sockets of processes that were killed, and return their paths."""
+    folder, removed = f"{_PARENT}/cellblock-{_user()}", list[str]()
+    if not os.path.lexists(folder):
+        return removed
+    _check_folder(folder, "Remove it.")
+    for name in sorted(os.listdir(folder)):
+        path = f"{folder}/{name}"
+        if re.fullmatch(_SOCKET, name) and not _is_served(path):
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it
                 os.unlink(path)
-                yield path
+                removed.append(path)
+    return removed
 
 
 def _is_served(path: str) -> bool:
