@@ -48,6 +48,8 @@ def test_unfinished_last_line_is_dropped(tmp_path: Path) -> None:
     for cut in (1, 30):
         text = path.read_bytes()
         path.write_bytes(text[:-cut])
+        Journal(path).close()
+        assert path.read_bytes() == text.splitlines(keepends=True)[0]
         with Journal(path) as journal:
             assert journal.find("a", "") == verdict("a")
             assert journal.find("b", "") is None

@@ -24,7 +24,7 @@ from cellblock import (
 )
 from cellblock.batch import JudgeLimits, Program, Summary, Verdict, run_many
 from cellblock.runtime.linux.process_tree import children
-from tests.batch.runs import judge_all, sandbox_with, waiting, with_generator
+from tests.batch.runs import judge_all, noting, ran, sandbox_with, waiting, with_generator
 from tests.executors.session.live_session import skip_without_sandbox
 
 LOOK_AHEAD = 64
@@ -82,6 +82,22 @@ def test_endless_programs_are_read_only_as_fast_as_they_run(
     options = {"concurrency": 2, "ordered": is_ordered}
     with_generator(programs(), use, executor=sandbox_with(tmp_path), **options)
     assert max(ahead) == bound
+
+
+def test_one_program_waits_for_each_that_runs(tmp_path: Path) -> None:
+    ended_before = list[list[str]]()
+
+    def programs() -> Iterator[Program]:
+        for number in range(8):
+            ended_before.append(ran(tmp_path))
+            if number == 3:
+                (tmp_path / "go").touch()
+            wait, note = waiting("", tmp_path / "go"), noting(str(number), tmp_path)
+            yield Program(id=str(number), code=f"{wait.code}\n{note.code}")
+
+    judge_all(programs(), executor=sandbox_with(tmp_path), concurrency=2)
+    assert ended_before[:4] == [[]] * 4
+    assert all(len(ended) >= taken - 4 for taken, ended in enumerate(ended_before, start=1))
 
 
 def test_asynchronous_programs_may_depend_on_verdicts() -> None:
