@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import inspect
 import itertools
 import os
 import signal
@@ -243,6 +244,13 @@ def test_synchronous_batch_reads_programs_in_the_calling_thread() -> None:
     verdicts = list(sync.run_many(programs(), concurrency=2))
     assert [verdict.output for verdict in verdicts] == [f"{number}\n" for number in range(10)]
     assert threads == {threading.get_ident()}
+
+
+def test_synchronous_batch_has_the_same_parameters() -> None:
+    ours, theirs = (inspect.signature(each).parameters for each in (sync.run_many, run_many))
+    assert [(each.name, each.default) for each in ours.values()] == [
+        (each.name, each.default) for each in theirs.values()
+    ]
 
 
 def test_error_of_the_programs_ends_a_synchronous_batch() -> None:

@@ -31,7 +31,7 @@ HI = [CodeBlock("print('hi')", "python")]
 FACES = [
     face
     for face in (getattr(sync, name) for name in sync.__all__)
-    if issubclass(face, sync.SyncCodeExecutor)
+    if isinstance(face, type) and issubclass(face, sync.SyncCodeExecutor)
 ]
 _SERVER = cellblock.JupyterConnectionInfo("127.0.0.1", False)
 NEEDED = {
@@ -115,7 +115,7 @@ def test_methods_take_the_same_parameters(name: str) -> None:
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
 
 
-@pytest.mark.parametrize("name", sync.__all__)
+@pytest.mark.parametrize("name", sorted({*sync.__all__} - {"run_many"}))
 def test_help_shows_the_parameters_of_a_synchronous_class(name: str) -> None:
     shown, wrapped = (inspect.signature(getattr(module, name)) for module in (sync, cellblock))
     assert list(shown.parameters.values()) == list(wrapped.parameters.values())
