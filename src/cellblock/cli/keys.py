@@ -102,7 +102,7 @@ def list_keys(as_json: bool, database: str | None) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @database_option
 def show_usage(since: float, key: str | None, as_json: bool, database: str | None) -> int:
-    """Print day, runs, seconds, CPU seconds and name of each key, separated by tabs.
+    """Print day, sessions, runs, seconds, CPU seconds and name of each key, separated by tabs.
 
     A day is one of UTC. Keys that were removed are there too.
     """
@@ -111,9 +111,9 @@ def show_usage(since: float, key: str | None, as_json: bool, database: str | Non
 
         for each in read_usage(engine, since_day=int(since) // SECONDS_A_DAY, key=key):
             day = time.strftime("%Y-%m-%d", time.gmtime(each.day * SECONDS_A_DAY))
-            line = f"{day}\t{each.runs}\t{each.run_seconds:.3f}\t{each.cpu_seconds:.3f}"
-            text = json.dumps({**asdict(each), "day": day}) if as_json else None
-            click.echo(text or f"{line}\t{each.key_name}")
+            counts = f"{each.sessions}\t{each.runs}\t{each.run_seconds:.3f}\t{each.cpu_seconds:.3f}"
+            line = f"{day}\t{counts}\t{each.key_name}"
+            click.echo(json.dumps({**asdict(each), "day": day}) if as_json else line)
     return 0
 
 

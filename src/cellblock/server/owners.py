@@ -8,6 +8,7 @@ from typing import Any
 
 from ..limits import Limits
 from ..policy import Policy
+from .refusals import TooManySessions
 from .settings import ServedSettings
 
 ANONYMOUS_ID = "anonymous"
@@ -74,6 +75,14 @@ class Owner:
     overrides: Overrides = Overrides()
     name: str = ""
     door: str = ""
+
+    def check_session_quota(self, count: int) -> None:
+        """Raise `TooManySessions` if the owner can have no more than `count` sessions."""
+        quota = self.quotas.sessions
+        if quota is not None and count >= quota:
+            raise TooManySessions(
+                f"This key already has {quota} sessions. End one, or wait until one expires."
+            )
 
 
 ANONYMOUS = Owner(ANONYMOUS_ID)

@@ -8,6 +8,7 @@ CellblockError
     ├── NotAuthenticated                 the key is missing, unknown, expired or revoked
     ├── Forbidden                        the client may not do this
     ├── SessionNotFound (LookupError)    there is no such session, or it has just ended
+    ├── SessionElsewhere                 another server of the same database has the session
     ├── RunNotFound (LookupError)        there is no such run
     ├── RunIdReused                      another run has the ID that the client chose
     ├── CheckpointNotFound (LookupError)  there is no such checkpoint
@@ -52,7 +53,18 @@ class Forbidden(Refusal):
 
 
 class SessionNotFound(Refusal, LookupError):
-    """There is no such session, or it has ended during the request."""
+    """There is no such session, or it has ended during the request.
+
+    `identifier` is that of a session which the server does not have.
+    """
+
+    def __init__(self, message: str, identifier: str | None = None) -> None:
+        super().__init__(message)
+        self.identifier = identifier
+
+
+class SessionElsewhere(Refusal):
+    """Another server that uses the same database has the session."""
 
 
 class RunNotFound(Refusal, LookupError):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.server.state.batch import Batch, ServerIdentity, write
+from cellblock.server.state.batch import Batch, write
 from cellblock.server.state.database import open_database
-from cellblock.server.state.records import AuditRecord
+from cellblock.server.state.records import AuditRecord, ServerIdentity
 from tests.command_server import run_command
 
 from .reading import read_audit, read_usage
@@ -33,7 +33,7 @@ def database(tmp_path: Path) -> str:
             )
         )
         used = batch.usage_of(f"id-{key}", key, DAY + number)
-        used.runs, used.run_seconds, used.cpu_seconds = 3, 2.5, 1.25
+        used.sessions, used.runs, used.run_seconds, used.cpu_seconds = 2, 3, 2.5, 1.25
     write(engine, ServerIdentity("one", "one", 0), 1, batch)
     engine.dispose()
     return url
@@ -61,9 +61,10 @@ def test_the_time_of_a_record_is_a_text(database: str) -> None:
 
 def test_usage_is_printed_by_day_and_key(database: str) -> None:
     done = run_command("keys", "usage", "--database", database, "--since", "2024-10-04")
-    assert (
-        done.stdout == "2024-10-04\t3\t2.500\t1.250\tfirst\n2024-10-05\t3\t2.500\t1.250\tsecond\n"
-    )
+    assert [line.split("\t") for line in done.stdout.splitlines()] == [
+        ["2024-10-04", "2", "3", "2.500", "1.250", "first"],
+        ["2024-10-05", "2", "3", "2.500", "1.250", "second"],
+    ]
     assert read_usage(database) == []  # of the last 30 days
     (used,) = read_usage(database, "--since", "2024-10-05")
     assert (used["day"], used["key_id"], used["runs"]) == ("2024-10-05", "id-second", 3)

@@ -13,11 +13,12 @@ from sqlalchemy import Engine, text
 from cellblock.errors import BackendError
 from cellblock.server.owners import Owner, Quotas
 from cellblock.server.refusals import TooManyRuns
-from cellblock.server.state.audit import read_audit
-from cellblock.server.state.batch import Batch, ServerIdentity, write
+from cellblock.server.state.audit import clean_up, read_audit
+from cellblock.server.state.batch import Batch, write
 from cellblock.server.state.database import open_database
 from cellblock.server.state.journal import MAX_WAITING, StateJournal
-from cellblock.server.state.records import AuditRecord
+from cellblock.server.state.records import AuditRecord, OtherSession, ServerIdentity
+from cellblock.server.state.registry import NewSessionRow, read_others, reserve
 from cellblock.server.state.usage import read_usage, today
 
 OWNER = Owner("abc", name="laptop")
@@ -110,7 +111,8 @@ def test_what_cannot_be_written_is_lost_with_a_message(
     monkeypatch.setattr("cellblock.server.state.journal._CLOSE", 0.1)
 
     async def check() -> None:
-        async with _failing(engine), StateJournal(engine, "one", 1) as journal:
+        async with StateJournal(engine, "one", 1) as journal:
+            _execute(engine, "DROP TABLE audit")
             journal.add_run(_record())
 
     asyncio.run(check())
@@ -154,3 +156,42 @@ def test_names_that_no_database_accepts_are_escaped(engine: Engine) -> None:
 
     asyncio.run(check())
     assert [each.session for each in read_audit(engine)] == ["a\\x00b\\ud800é"]
+
+
+def test_a_server_that_was_taken_for_dead_has_its_sessions_again(engine: Engine) -> None:
+    slow, other = ServerIdentity("slow", "slow", 0), ServerIdentity("other", "other", 0)
+    write(engine, slow, 1, Batch())
+    write(engine, other, 1, Batch())
+    reserve(engine, slow, OWNER, NewSessionRow("a", "mine"), 0)
+    _execute(engine, "UPDATE servers SET seen_at = 0 WHERE id = 'slow'")
+    clean_up(engine, other, 0)
+    assert read_others(engine, "other", OWNER) == []
+    write(engine, slow, 2, Batch(), {"a"})
+    (found,) = read_others(engine, "other", OWNER)
+    assert (found.identifier, found.server) == ("mine", "slow")
+
+
+def test_the_use_and_the_end_of_a_session_are_written(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cellblock.server.state.journal._HEARTBEAT", 0.05)
+
+    async def check() -> None:
+        async with StateJournal(engine, "one", 1) as journal:
+            await journal.reserve(OWNER, "a", "mine", 0)
+            await journal.reserve(OWNER, "b", "other", 1)
+            journal.release("b", "deleted")
+            journal.use("a", expires_at=4e9)
+            (found,) = await _wait_for_use(engine)
+            assert found.used_at >= found.created_at
+
+    asyncio.run(check())
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT ending FROM sessions ORDER BY id"))
+        assert rows.scalars().all() == [None, "deleted"]
+
+
+async def _wait_for_use(engine: Engine) -> list[OtherSession]:
+    while not (found := read_others(engine, "another", OWNER)) or found[0].expires_at != 4e9:
+        await asyncio.sleep(0.01)
+    return found

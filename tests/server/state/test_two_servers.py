@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from cellblock.server.owners import Quotas
 from tests.server.rest.requesting import FOREVER, run, start, wait_for
@@ -159,6 +160,85 @@ def test_keys_that_are_added_and_revoked_are_recorded(servers: Pair, database: s
     assert [record["action"] for record in records] == ["key.add", "key.revoke"]
 
 
+def test_sessions_of_both_count_for_a_quota(servers: Pair) -> None:
+    key = servers[0].add_key("few", Quotas(sessions=2))
+    with _clients(servers, key) as (one, two):
+        for client in (one, two):
+            assert client.post("/sessions").status_code == 201
+        for client, path in ((one, "/sessions"), (two, "/sessions"), (two, "/runs")):
+            answer = client.post(path, json={"code": "1"} if path == "/runs" else {})
+            assert answer.json()["error"]["code"] == "TooManySessions"
+        (listed, _) = one.get("/sessions").json()["sessions"]
+        assert one.delete(f"/sessions/{listed['id']}").status_code == 204
+        wait_for(lambda: two.post("/sessions").status_code == 201)
+        assert _refusal(one) == "TooManySessions"
+
+
+def test_the_last_session_of_a_quota_is_made_once(servers: Pair) -> None:
+    key = servers[0].add_key("single", Quotas(sessions=1))
+    with _clients(servers, key) as clients, ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(_make_session, clients * 4))
+        assert sorted(codes) == [201, *[429] * 7]
+        assert [len(client.get("/sessions").json()["sessions"]) for client in clients] == [1, 1]
+
+
+def _make_session(client: httpx.Client) -> int:
+    return client.post("/sessions").status_code
+
+
+def test_a_session_of_another_server_is_listed_and_refused(servers: Pair) -> None:
+    key = servers[0].add_key("moving")
+    with _clients(servers, key) as (one, two), servers[1].client(key) as azure:
+        made = one.post("/sessions", json={"id": "mine"}).json()
+        assert made["server"] is None
+        (listed,) = two.get("/sessions").json()["sessions"]
+        assert (listed["id"], listed["server"]) == ("mine", "one")
+        for answer in (
+            two.get("/sessions/mine"),
+            two.delete("/sessions/mine"),
+            two.post("/sessions", json={"id": "mine"}),
+            two.post("/sessions/mine/runs", json={"code": "1"}),
+            two.get("/sessions/mine/files"),
+            run_old(azure, "1", "mine"),
+        ):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (421, "SessionElsewhere")
+            assert "on the server 'one'" in answer.json()["error"]["message"]
+        two.post("/sessions", json={"id": "other"})
+        fork = two.post("/sessions/other/fork", json={"id": "mine"})
+        assert fork.json()["error"]["code"] == "SessionElsewhere"
+        assert two.get("/sessions/none").json()["error"]["code"] == "SessionNotFound"
+        assert one.delete("/sessions/mine").status_code == 204
+        wait_for(lambda: two.post("/sessions", json={"id": "mine"}).status_code == 201)
+
+
+def test_sessions_are_counted_and_their_start_and_end_recorded(
+    servers: Pair, database: str
+) -> None:
+    with servers[0].client(servers[0].add_key("starter"), "/v1") as client:
+        client.post("/sessions", json={"id": "a"})
+        run(client, "/sessions/a", "1")
+        run(client, "", "1")
+        client.delete("/sessions/a")
+        client.post("/sessions", json={"id": "a"})
+        records = wait_for(lambda: _actions(database, "starter", 6))
+    assert [(each["action"], each.get("session"), each["outcome"]) for each in records] == [
+        ("key.add", None, "ok"),
+        ("session.start", "a", "ok"),
+        ("run", "a", "ok"),
+        ("run", None, "ok"),
+        ("session.end", "a", "deleted"),
+        ("session.start", "a", "ok"),
+    ]
+    assert records[4]["seconds"] > 0
+    used = wait_for(lambda: _used(database, "starter", runs=2))
+    assert used["sessions"] == 2
+
+
+def _actions(database: str, key: str, count: int) -> list[dict[str, Any]] | None:
+    found = read_audit(database, "--key", key)
+    return found if len(found) >= count else None
+
+
 class _Killed(Exception):
     """The server was killed, so it has no exit code 0."""
 
@@ -167,7 +247,10 @@ def test_a_killed_server_has_recorded_what_had_ended(
     servers: Pair, database: str, tmp_path: Path
 ) -> None:
     key, ended = servers[0].add_key("killed"), ""
-    with contextlib.suppress(_Killed), serving(tmp_path, database=database) as killed:
+    with (
+        contextlib.suppress(_Killed),
+        serving(tmp_path, "--name", "killed", database=database) as killed,
+    ):
         with killed.client(key, "/v1") as client:
             ended = client.post("/runs", json={"code": "1"}).json()["id"]
             assert client.post("/sessions", json={"id": "a"}).status_code == 201
@@ -177,6 +260,30 @@ def test_a_killed_server_has_recorded_what_had_ended(
         killed.process.wait()
         raise _Killed
     assert [each["run"] for each in _records(database, "killed", 1) or []] == [ended]
+    with servers[1].client(key, "/v1") as client:
+        taken = client.post("/sessions", json={"id": "a"})
+        assert taken.json()["error"]["code"] == "SessionElsewhere"
+        with servers[0].keys._engine.begin() as connection:
+            old = "UPDATE servers SET seen_at = seen_at - 61 WHERE name = 'killed'"
+            connection.execute(text(old))
+        assert client.post("/sessions", json={"id": "a"}).status_code == 201
+
+
+def test_a_server_that_replaces_a_killed_one_has_its_sessions(
+    servers: Pair, database: str, tmp_path: Path
+) -> None:
+    key = servers[0].add_key("replaced")
+    with contextlib.suppress(_Killed):
+        with serving(tmp_path, "--name", "again", database=database) as killed:
+            with killed.client(key, "/v1") as client:
+                assert client.post("/sessions", json={"id": "a"}).status_code == 201
+            killed.process.kill()
+            killed.process.wait()
+            raise _Killed
+    with serving(tmp_path, "--name", "again", database=database) as server:
+        with server.client(key, "/v1") as client:
+            assert client.get("/sessions").json()["sessions"] == []
+            assert client.post("/sessions", json={"id": "a"}).status_code == 201
 
 
 def test_what_a_server_runs_when_it_stops_is_recorded(database: str, tmp_path: Path) -> None:

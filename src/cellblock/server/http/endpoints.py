@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 
 from ...errors import CellblockError
 from ..owners import Owner
-from ..refusals import Refusal
+from ..refusals import Refusal, SessionNotFound
 from .services import Services
 from .statuses import message_of, status_of
 
@@ -48,7 +48,7 @@ class Endpoints:
             try:
                 with self._services.requests.handling():
                     owner = await self._services.find_owner(request, self._door)
-                    return await handler(request, owner)
+                    return await self._handle(handler, request, owner)
             except ClientDisconnect:
                 return Response(status_code=499)  # the client has gone
             except CellblockError as error:
@@ -59,6 +59,14 @@ class Endpoints:
                 return self._answer_error(error)
 
         return endpoint
+
+    async def _handle(self, handler: Handler, request: Request, owner: Owner) -> Response:
+        try:
+            return await handler(request, owner)
+        except SessionNotFound as error:
+            if error.identifier is not None:
+                await self._services.store.journal.check_elsewhere(owner, error.identifier)
+            raise
 
 
 def match_newlines(route: RouteT) -> RouteT:

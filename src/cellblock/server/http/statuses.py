@@ -27,6 +27,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.Forbidden, ErrorStatus(403, "Forbidden")),
     (refusals.RequestTimedOut, ErrorStatus(408, "RequestTimeout", {"Connection": "close"})),
     (refusals.SessionNotFound, ErrorStatus(404, "SessionNotFound")),
+    (refusals.SessionElsewhere, ErrorStatus(421, "SessionElsewhere")),
     (refusals.RunNotFound, ErrorStatus(404, "ExecutionNotFound")),
     (refusals.RunIdReused, ErrorStatus(422, "IdempotencyKeyReused")),
     (refusals.CheckpointNotFound, ErrorStatus(404, "CheckpointNotFound")),

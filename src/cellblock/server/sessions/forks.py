@@ -21,18 +21,19 @@ async def fork_session(
 ) -> None:
     """Create the session `identifier` as a copy of `session`, or of its checkpoint.
 
-    Raise `InvalidRequest` if the owner already has a session `identifier`, `TooManySessions`,
-    `Draining`, and `CheckpointError`.
+    Raise `InvalidRequest` if the owner already has a session `identifier`, `SessionElsewhere` if it
+    is on another server, `TooManySessions`, `Draining`, and `CheckpointError`.
     """
     _check(store, owner, identifier)
     forking = partial(session.fork, checkpoint, end_commands=end_commands)
-    branch = await store.call(session, forking)
-    try:
-        _check(store, owner, identifier)  # a concurrent request may have been faster
-    except Refusal:
-        await branch.executor.stop()
-        raise
-    store.add(owner, identifier, branch)
+    async with store.reserve(owner, identifier) as session_id:
+        branch = await store.call(session, forking)
+        try:
+            _check(store, owner, identifier)  # a concurrent request may have been faster
+        except Refusal:
+            await branch.executor.stop()
+            raise
+        store.add(owner, identifier, branch, session_id)
     session.lineage.add_fork(identifier, checkpoint)
     async with store.use(owner, identifier):
         pass  # leaving it sets the time at which it expires

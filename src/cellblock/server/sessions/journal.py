@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Generator
-from typing import Protocol
+from collections.abc import Generator, Sequence
+from typing import Literal, Protocol
 
 from ...errors import ExecutorStopped
 from ..owners import Owner
 from ..refusals import Refusal
-from ..state.records import AuditRecord
+from ..state.records import AuditRecord, OtherSession
 from .session import HostedSession, SessionRun
 
 
@@ -32,6 +32,41 @@ class ServerJournal(Protocol):
         """Record and count a run that has ended."""
         ...
 
+    # sessions
+
+    async def check_sessions(self, owner: Owner, own_count: int) -> None:
+        """Raise `TooManySessions` if the owner has as many on all servers as the key may have.
+
+        `own_count` is how many this server has.
+        """
+        ...
+
+    async def reserve(self, owner: Owner, session_id: str, identifier: str, own_count: int) -> None:
+        """Say that this server makes a session. Raise as `check_sessions`, or `SessionElsewhere`
+        if another server has one with this identifier.
+        """
+        ...
+
+    def release(self, session_id: str, ending: str) -> None:
+        """Say that a session does not exist any more."""
+        ...
+
+    def use(self, session_id: str, expires_at: float) -> None:
+        """Say that a session is used now, and when it ends otherwise."""
+        ...
+
+    def add_session(self, record: AuditRecord) -> None:
+        """Record the start or the end of a session."""
+        ...
+
+    async def others(self, owner: Owner) -> Sequence[OtherSession]:
+        """Return the sessions of an owner that other servers have, oldest first."""
+        ...
+
+    async def check_elsewhere(self, owner: Owner, identifier: str) -> None:
+        """Raise `SessionElsewhere` if another server has the session."""
+        ...
+
 
 class NoJournal:
     """The journal of a server that keeps no state."""
@@ -43,6 +78,28 @@ class NoJournal:
         """Do nothing."""
 
     def add_run(self, record: AuditRecord) -> None:
+        """Do nothing."""
+
+    async def check_sessions(self, owner: Owner, own_count: int) -> None:
+        """Do nothing."""
+
+    async def reserve(self, owner: Owner, session_id: str, identifier: str, own_count: int) -> None:
+        """Do nothing."""
+
+    def release(self, session_id: str, ending: str) -> None:
+        """Do nothing."""
+
+    def use(self, session_id: str, expires_at: float) -> None:
+        """Do nothing."""
+
+    def add_session(self, record: AuditRecord) -> None:
+        """Do nothing."""
+
+    async def others(self, owner: Owner) -> Sequence[OtherSession]:
+        """Return nothing."""
+        return ()
+
+    async def check_elsewhere(self, owner: Owner, identifier: str) -> None:
         """Do nothing."""
 
 
@@ -81,3 +138,22 @@ def recorded(
             cpu_seconds=round(run.cpu_seconds, 6),
         )
         journal.add_run(record)
+
+
+def session_record(
+    action: Literal["session.start", "session.end"],
+    owner: Owner,
+    session: HostedSession,
+    outcome: str,
+) -> AuditRecord:
+    """Return what is recorded of the start or the end of a session."""
+    return AuditRecord(
+        time=time.time(),
+        key_id=owner.id,
+        key_name=owner.name,
+        door=owner.door,
+        action=action,
+        session=session.identifier,
+        outcome=outcome,
+        seconds=round(time.time() - session.created_at, 6) if action == "session.end" else 0.0,
+    )

@@ -71,7 +71,8 @@ class HostedSession:
     """A session of the store. Times are seconds since 1970.
 
     `lock` lets one run at a time use the interpreter. `users` counts the requests that use it.
-    `factory` has made the executor.
+    `factory` has made the executor. A session `is_registered` under its `session_id`, unless it
+    ends with the request that it was made for.
     """
 
     def __init__(
@@ -81,9 +82,11 @@ class HostedSession:
         executor: ServedExecutor,
         factory: SessionFactory,
         disk_quota: DiskQuota,
+        session_id: str | None = None,
     ) -> None:
         self.owner, self.identifier = owner, identifier
-        self.id = executor.executor.session_id = str(uuid4())
+        self.id, self.is_registered = session_id or str(uuid4()), session_id is not None
+        executor.executor.session_id = self.id
         self.created_at = self.last_used_at = time.time()
         self.users = 0
         self.is_closed = False
@@ -263,3 +266,14 @@ class HostedSession:
     def _check_cut(self, run: SessionRun) -> None:
         if self._cut is run:
             raise ExecutorStopped("The session was ended during the run.")
+
+
+@contextlib.contextmanager
+def translate_stop(session: HostedSession) -> Generator[None]:
+    """Raise `SessionNotFound` if the session is ended during the context."""
+    try:
+        yield
+    except ExecutorStopped as error:
+        raise SessionNotFound(
+            f"The session {session.identifier!r} ended during the run."
+        ) from error

@@ -6,32 +6,34 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
-from ...errors import BackendError, BackendLost, ExecutorStopped, SessionError, WorkspaceError
+from ...errors import BackendError, BackendLost, ExecutorStopped
 from ...events import Ended, Event
 from ...executors.command_line.program import ProgramRun
 from ...results import CodeResult
 from ..owners import Owner
-from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
+from ..refusals import Draining, SessionNotFound, TooManySessions
 from ..settings import ServedSettings
+from .background import BackgroundRuns
 from .disk_quota import DiskQuota
 from .executors import ServedExecutor
 from .factory import session_factory
-from .journal import NoJournal, ServerJournal, recorded
+from .journal import NoJournal, ServerJournal, recorded, session_record
 from .run_queue import RunQueue
-from .session import HostedSession, SessionRun
+from .session import HostedSession, SessionRun, translate_stop
 
 T = TypeVar("T")
 Execute = Callable[[CodeBlock | ProgramRun, float | None], Awaitable[CodeResult]]
 MakeExecutor = Callable[[Owner], Awaitable[ServedExecutor]]
 _log = logging.getLogger(__name__)
-_FAILED = "The server could not run the code. Its log has the details."
 
 
 class SessionStore:
@@ -48,12 +50,13 @@ class SessionStore:
         self.queue = RunQueue(settings.max_running, settings.max_queued)
         self.on_run_end: Callable[[SessionRun], object] = lambda run: None
         self.on_session_lost: Callable[[], object] = lambda: None
-        self._journal = journal or NoJournal()
+        self.journal = journal or NoJournal()
         self._factory = session_factory(settings)
         self._sessions: dict[tuple[str, str], HostedSession] = {}
         self._timers: dict[HostedSession, asyncio.TimerHandle] = {}
+        self._making = defaultdict[str, asyncio.Lock](asyncio.Lock)  # sessions of each owner
         self._closing = set[asyncio.Task[None]]()
-        self._background = set[asyncio.Task[None]]()
+        self._background = BackgroundRuns()
         self._is_draining = self._has_ended = False
 
     async def __aenter__(self) -> Self:
@@ -62,8 +65,7 @@ class SessionStore:
 
     async def __aexit__(self, *_error: object) -> None:
         self.end_runs()
-        for task in self._background:
-            task.cancel()
+        self._background.cancel()
         if self._closing:
             await asyncio.wait(self._closing)
         await self._factory.__aexit__(None, None, None)
@@ -77,7 +79,7 @@ class SessionStore:
         self._is_draining = self._has_ended = True
         self.queue.close()
         for session in list(self._sessions.values()):
-            self._discard(session)
+            self._discard(session, "stopped")
 
     @property
     def is_draining(self) -> bool:
@@ -103,7 +105,7 @@ class SessionStore:
         """Return a session. Raise `SessionNotFound` if the owner has none with this identifier."""
         session = self._sessions.get((owner.id, identifier))
         if session is None:
-            raise SessionNotFound(f"There is no session {identifier!r}.")
+            raise SessionNotFound(f"There is no session {identifier!r}.", identifier)
         return session
 
     def expires_at(self, session: HostedSession) -> float:
@@ -113,28 +115,30 @@ class SessionStore:
         return idle_end if max_age is None else min(idle_end, session.created_at + max_age)
 
     @contextlib.asynccontextmanager
-    async def use(
-        self, owner: Owner, identifier: str, make: MakeExecutor | None = None
-    ) -> AsyncGenerator[HostedSession]:
+    async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[HostedSession]:
         """Yield an open session, made on first use. It does not expire during the context.
 
-        `make` makes its executor. Raise `TooManySessions`, `Draining`, `PolicyNotSupported`, and
-        what starting an executor raises.
+        Raise `TooManySessions`, `SessionElsewhere`, `Draining`, `PolicyNotSupported`, and what
+        starting an executor raises.
         """
-        session = self._sessions.get((owner.id, identifier)) or await self._make(
-            owner, identifier, make or self._factory.make
-        )
+        if (session := self._sessions.get((owner.id, identifier))) is None:
+            session = await self._find_or_make(owner, identifier)
+        async with self._using(session):
+            yield session
+
+    @contextlib.asynccontextmanager
+    async def _using(self, session: HostedSession) -> AsyncGenerator[None]:
         session.users += 1
         if (timer := self._timers.pop(session, None)) is not None:
             timer.cancel()
         try:
             await self._open(session)
-            yield session
+            yield
         except (BackendError, ExecutorStopped, SessionNotFound) as error:
             if isinstance(error, BackendLost):
                 if not session.is_closed:
                     self.on_session_lost()
-                self._discard(session)
+                self._discard(session, "lost")
             if self._has_ended:
                 raise Draining("The server has stopped. Send the request again later.") from error
             raise
@@ -147,33 +151,66 @@ class SessionStore:
     async def use_temporary(
         self, owner: Owner, make: MakeExecutor | None = None
     ) -> AsyncGenerator[HostedSession]:
-        """Yield a new session that ends with the context. Raises as `use` does."""
-        identifier = f"temporary-{uuid4()}"
+        """Yield a new session that ends with the context. Raises as `use` does.
+
+        `make` makes its executor.
+        """
+        self.check_room(owner)
+        await self.journal.check_sessions(owner, self._count(owner))
+        executor = await (make or self._factory.make)(owner)
+        self.check_room(owner)
+        session = self.add(owner, f"temporary-{uuid4()}", executor)
         try:
-            async with self.use(owner, identifier, make) as session:
+            async with self._using(session):
                 yield session
         finally:
-            if (owner.id, identifier) in self._sessions:
-                self._discard(self.find(owner, identifier))
+            if not session.is_closed:
+                self._discard(session, "deleted")
 
     async def close_session(self, owner: Owner, identifier: str) -> None:
         """End a session and remove its files. Raise `SessionNotFound`."""
         session = self.find(owner, identifier)
-        await asyncio.shield(self._discard(session))
+        await asyncio.shield(self._discard(session, "deleted", owner))
 
-    async def _make(self, owner: Owner, identifier: str, make: MakeExecutor) -> HostedSession:
-        self.check_room(owner)
-        executor = await make(owner)
-        if (session := self._sessions.get((owner.id, identifier))) is not None:
-            return session  # a concurrent request was faster
-        self.check_room(owner)
-        return self.add(owner, identifier, executor)
+    @contextlib.asynccontextmanager
+    async def reserve(self, owner: Owner, identifier: str) -> AsyncGenerator[str]:
+        """Yield the ID for a session to add, which other servers know until it ends.
 
-    def add(self, owner: Owner, identifier: str, executor: ServedExecutor) -> HostedSession:
-        """Add a session under an identifier, which must be free. `use` then sets its expiry."""
+        Raise `TooManySessions`, `SessionElsewhere` and `Draining`.
+        """
+        self.check_room(owner)
+        session_id = str(uuid4())
+        await self.journal.reserve(owner, session_id, identifier, self._count(owner))
+        try:
+            yield session_id
+        finally:
+            session = self._sessions.get((owner.id, identifier))
+            if session is None or session.id != session_id:
+                self.journal.release(session_id, "failed")
+
+    async def _find_or_make(self, owner: Owner, identifier: str) -> HostedSession:
+        async with self._making[owner.id]:  # concurrent requests may name the same session
+            if (session := self._sessions.get((owner.id, identifier))) is not None:
+                return session
+            async with self.reserve(owner, identifier) as session_id:
+                executor = await self._factory.make(owner)
+                if (session := self._sessions.get((owner.id, identifier))) is not None:
+                    return session  # a fork
+                self.check_room(owner)
+                return self.add(owner, identifier, executor, session_id)
+
+    def add(
+        self, owner: Owner, identifier: str, executor: ServedExecutor, session_id: str | None = None
+    ) -> HostedSession:
+        """Add a session under an identifier, which must be free. `use` then sets its expiry.
+
+        `session_id` is that of `reserve`.
+        """
         quota = DiskQuota(owner.quotas.disk_bytes, lambda: self._folders(owner))
-        session = HostedSession(owner, identifier, executor, self._factory, quota)
+        session = HostedSession(owner, identifier, executor, self._factory, quota, session_id)
         self._sessions[owner.id, identifier] = session
+        if session.is_registered:
+            self.journal.add_session(session_record("session.start", owner, session, "ok"))
         return session
 
     def _folders(self, owner: Owner) -> list[Path]:
@@ -192,16 +229,15 @@ class SessionStore:
     def check_room(self, owner: Owner) -> None:
         """Raise `TooManySessions` or `Draining` if the owner can have no further session."""
         self._check_draining()
-        quota = owner.quotas.sessions
-        if quota is not None and sum(key == owner.id for key, _ in self._sessions) >= quota:
-            raise TooManySessions(
-                f"This key already has {quota} sessions. End one, or wait until one expires."
-            )
+        owner.check_session_quota(self._count(owner))
         if len(self._sessions) >= self.settings.max_sessions:
             raise TooManySessions(
                 f"The server already has {self.settings.max_sessions} sessions. End one, or wait "
                 "until one expires."
             )
+
+    def _count(self, owner: Owner) -> int:
+        return sum(key == owner.id for key, _ in self._sessions)
 
     async def _open(self, session: HostedSession) -> None:
         try:
@@ -209,20 +245,29 @@ class SessionStore:
         except SessionNotFound:
             raise
         except Exception:  # after a cancellation, the next request opens it
-            self._discard(session)
+            self._discard(session, "failed")
             raise
 
     def _set_timer(self, session: HostedSession) -> None:
         if session.users or session.is_closed:
             return
-        delay = max(0.0, self.expires_at(session) - time.time())
-        self._timers[session] = asyncio.get_running_loop().call_later(delay, self._discard, session)
+        expires_at = self.expires_at(session)
+        if session.is_registered:
+            self.journal.use(session.id, expires_at)
+        delay, loop = max(0.0, expires_at - time.time()), asyncio.get_running_loop()
+        self._timers[session] = loop.call_later(delay, self._discard, session, "expired")
 
-    def _discard(self, session: HostedSession) -> asyncio.Task[None]:
-        """Forget a session immediately, and end it in a task."""
+    def _discard(
+        self, session: HostedSession, ending: str, owner: Owner | None = None
+    ) -> asyncio.Task[None]:
+        """Forget a session immediately, and end it in a task. `owner` is the one who asked."""
         key = session.owner.id, session.identifier
         if self._sessions.get(key) is session:
             del self._sessions[key]
+            if session.is_registered:
+                owner = owner or replace(session.owner, door="server")
+                self.journal.release(session.id, ending)
+                self.journal.add_session(session_record("session.end", owner, session, ending))
         if (timer := self._timers.pop(session, None)) is not None:
             timer.cancel()
         session.is_closed = True
@@ -286,45 +331,15 @@ class SessionStore:
 
         What `run` raises later is the run's `failure`.
         """
-        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        work = self._run_in_background(owner, identifier, block, run, run_seconds, admitted)
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        await admitted
 
-    async def _run_in_background(
-        self,
-        owner: Owner,
-        identifier: str,
-        block: CodeBlock,
-        run: SessionRun,
-        run_seconds: float | None,
-        admitted: asyncio.Future[None],
-    ) -> None:
-        try:
+        async def work(on_admitted: Callable[[], object]) -> None:
             async with self.use(owner, identifier) as session:
-                work = self.run(
-                    owner,
-                    session,
-                    block,
-                    run=run,
-                    run_seconds=run_seconds,
-                    on_admitted=lambda: admitted.done() or admitted.set_result(None),
-                )
-                await work
-        except Exception as error:
-            is_public = isinstance(error, Refusal | SessionError | WorkspaceError)
-            run.failure = str(error) if is_public else _FAILED
-            if not is_public:
-                _log.error("A run in the background failed", exc_info=error)
-            if not admitted.done():
-                admitted.set_exception(error)
-        except asyncio.CancelledError:
-            run.failure = "The server has stopped."
-            raise
-        finally:
-            run.ended.set()
+                await self.run(
+                    owner, session, block,
+                    run=run, run_seconds=run_seconds, on_admitted=on_admitted,
+                )  # fmt: skip
+
+        await self._background.start(run, work)
 
     async def stream(
         self,
@@ -402,7 +417,7 @@ class SessionStore:
     ) -> AsyncGenerator[HostedSession]:
         """Wait for a turn, then yield a session for fresh processes that ends with the context."""
         self._check_draining()
-        await self._journal.check(owner)
+        await self.journal.check(owner)
         queued_at = time.monotonic()
         async with self.queue.admit(owner):
             on_admitted()
@@ -412,7 +427,7 @@ class SessionStore:
                 self.use_temporary(owner, self._factory.make_program) as session,
             ):
                 run.queue_seconds = time.monotonic() - queued_at
-                with _translate_stop(session), self._recorded(owner, session, run):
+                with translate_stop(session), self._recorded(owner, session, run):
                     yield session
 
     async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
@@ -435,9 +450,9 @@ class SessionStore:
         What `uses_interpreter` of the session has it to itself.
         """
         self._check_draining()
-        await self._journal.check(owner)
+        await self.journal.check(owner)
         queued_at = time.monotonic()
-        with _translate_stop(session):
+        with translate_stop(session):
             async with self.queue.admit(owner):
                 if uses_interpreter:
                     session.add_run(run)
@@ -451,7 +466,7 @@ class SessionStore:
     @contextlib.contextmanager
     def _recorded(self, owner: Owner, session: HostedSession, run: SessionRun) -> Generator[None]:
         try:
-            with recorded(self._journal, owner, session, run):
+            with recorded(self.journal, owner, session, run):
                 yield
         finally:
             self.on_run_end(run)
@@ -459,14 +474,4 @@ class SessionStore:
     def count(self, owner: Owner, run: SessionRun, cpu_seconds: float, outcome: str) -> None:
         """Add a result to what is known of a run, and its CPU seconds to those of its key."""
         run.outcome, run.cpu_seconds = outcome, run.cpu_seconds + cpu_seconds
-        self._journal.add_cpu_seconds(owner, cpu_seconds)
-
-
-@contextlib.contextmanager
-def _translate_stop(session: HostedSession) -> Generator[None]:
-    try:
-        yield
-    except ExecutorStopped as error:
-        raise SessionNotFound(
-            f"The session {session.identifier!r} ended during the run."
-        ) from error
+        self.journal.add_cpu_seconds(owner, cpu_seconds)

@@ -8,8 +8,9 @@ from sqlalchemy import Engine, delete, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from .database import database_error
-from .records import AuditRecord
-from .tables import AuditRow
+from .records import AuditRecord, ServerIdentity
+from .registry import end_lost
+from .tables import AuditRow, SessionRow
 
 _ROWS = 500  # that are read at once
 _COLUMNS = [column for column in AuditRow.__table__.columns if column.name != "id"]
@@ -67,10 +68,15 @@ def recent_audit(
     return [(row.pop("id"), AuditRecord(**row)) for row in rows]
 
 
-def remove_audit(engine: Engine, before: float) -> None:
-    """Remove the records of what began before a time. Raise `BackendError`."""
+def clean_up(engine: Engine, server: ServerIdentity, before: float) -> None:
+    """Remove what began before a time, and what servers have left that are gone.
+
+    Raise `BackendError`.
+    """
     try:
         with engine.begin() as connection:
             connection.execute(delete(AuditRow).where(AuditRow.time < before))
+            connection.execute(delete(SessionRow).where(SessionRow.ended_at < before))
+            end_lost(connection, server)
     except SQLAlchemyError as error:
         raise database_error(error) from error

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from .database import database_error
-from .records import AuditRecord
+from .records import AuditRecord, ServerIdentity
+from .registry import SessionEnd, SessionUse, revive, write_sessions
 from .tables import AuditRow, ServerRow
 from .usage import DailyUsage, add_usage
 
 
-@dataclass(frozen=True)
-class ServerIdentity:
-    """A server that uses the database. The name is for people; `started_at` is in seconds."""
-
-    id: str
-    name: str
-    started_at: int
-
-
 @dataclass
 class Batch:
-    """Records of the audit log, and what keys have used since the last batch."""
+    """What has happened since the last batch.
+
+    audit   records of the audit log
+    usage   what keys have used, by key and day
+    uses, ends   when sessions were used and have ended, by their ID
+    """
 
     audit: list[AuditRecord] = field(default_factory=list[AuditRecord])
     usage: dict[tuple[str, int], DailyUsage] = field(
         default_factory=dict[tuple[str, int], DailyUsage]
     )
+    uses: dict[str, SessionUse] = field(default_factory=dict[str, SessionUse])
+    ends: dict[str, SessionEnd] = field(default_factory=dict[str, SessionEnd])
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not self.audit and not self.usage
+        return not (self.audit or self.usage or self.uses or self.ends)
 
     def usage_of(self, key_id: str, key_name: str, day: int) -> DailyUsage:
         """Return what a key has used on a day, to be increased."""
@@ -51,15 +51,23 @@ class Batch:
         return 0.0 if found is None else found.cpu_seconds
 
 
-def write(engine: Engine, server: ServerIdentity, number: int, batch: Batch) -> None:
+def write(
+    engine: Engine,
+    server: ServerIdentity,
+    number: int,
+    batch: Batch,
+    session_ids: Collection[str] = (),
+) -> None:
     """Write the batch `number` of a server, all of it or nothing. Raise `BackendError`.
 
-    Nothing is written twice if the answer to an earlier attempt was lost.
+    Nothing is written twice if the answer to an earlier attempt was lost. `session_ids` are those
+    of the sessions that the server has.
     """
     try:
         with engine.begin() as connection:
-            if not _begin(connection, server, number):
+            if not _begin(connection, server, number, session_ids):
                 return
+            write_sessions(connection, batch.uses, batch.ends)
             add_usage(connection, batch.usage.values())
             if batch.audit:
                 connection.execute(insert(AuditRow), [asdict(each) for each in batch.audit])
@@ -76,7 +84,9 @@ def leave(engine: Engine, server: ServerIdentity) -> None:
         raise database_error(error) from error
 
 
-def _begin(connection: Connection, server: ServerIdentity, number: int) -> bool:
+def _begin(
+    connection: Connection, server: ServerIdentity, number: int, session_ids: Collection[str]
+) -> bool:
     """Set the number of the newest batch. Return False if it is `number` already."""
     own, now = ServerRow.id == server.id, time.time()
     changed = connection.execute(
@@ -87,4 +97,5 @@ def _begin(connection: Connection, server: ServerIdentity, number: int) -> bool:
     if connection.scalar(select(ServerRow.batch).where(own)) is not None:
         return False
     connection.execute(insert(ServerRow).values(seen_at=now, batch=number, **vars(server)))
+    revive(connection, session_ids)
     return True

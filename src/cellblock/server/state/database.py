@@ -13,11 +13,12 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from ...errors import BackendError
+from ...errors import BackendError, WorkspaceError
 from . import schema
 
 _CONNECT_SECONDS = 5
 _SILENCE_MS = 10_000  # after which a connection to a server that does not answer is lost
+_DISK_FULL = (("SQLITE_FULL", None), (None, "53100"))  # the names of SQLite and PostgreSQL
 _EXAMPLES = (
     "Use a URL such as sqlite:////var/lib/cellblock/server.db or "
     "postgresql://user:password@host/database."
@@ -54,8 +55,12 @@ def open_database(url: str, *, must_exist: bool = False) -> Engine:
         raise BackendError(f"The database cannot be opened: {_describe(error)}") from error
 
 
-def database_error(error: SQLAlchemyError) -> BackendError:
+def database_error(error: SQLAlchemyError) -> BackendError | WorkspaceError:
     """Return the error to raise for a failed statement, without its values."""
+    original = error.orig if isinstance(error, DBAPIError) else None
+    codes = getattr(original, "sqlite_errorname", None), getattr(original, "sqlstate", None)
+    if codes in _DISK_FULL:
+        return WorkspaceError("No space left on the disk of the server's database.")
     return BackendError(f"The server's database failed: {_describe(error)}")
 
 

@@ -16,12 +16,20 @@ from uuid import uuid4
 
 from sqlalchemy import Engine
 
-from ...errors import BackendError
+from ...errors import BackendError, CellblockError
 from ..owners import Owner
 from ..refusals import TooManyRuns
-from .audit import remove_audit
-from .batch import Batch, ServerIdentity, leave, write
-from .records import AuditRecord, storable
+from .audit import clean_up
+from .batch import Batch, leave, write
+from .records import AuditRecord, OtherSession, ServerIdentity, storable
+from .registry import (
+    NewSessionRow,
+    SessionEnd,
+    SessionUse,
+    elsewhere,
+    read_others,
+    reserve,
+)
 from .usage import SECONDS_A_DAY, cpu_seconds_of, today
 
 Arguments = ParamSpec("Arguments")
@@ -30,7 +38,7 @@ _INTERVAL = 0.1  # seconds between batches
 _HEARTBEAT = 10.0  # seconds between batches if there is nothing to write
 _RETRY = 1.0  # seconds until the next attempt, if the database fails
 _CLOSE = 5.0  # seconds for the last batches
-_CLEAN = 3600.0  # seconds between removals of old records
+_CLEAN = 30.0  # seconds between removals of old records and dead servers
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +58,8 @@ class StateJournal:
         self._waiting = Batch()
         self._current = Batch()  # that is being written
         self._number = 0  # of the batches that were written
+        self._sessions = set[str]()  # the IDs of those that this server has
+        self._uses, self._uses_taken_at = dict[str, SessionUse](), -math.inf
         self._is_failing = self._is_closing = False
         self._changed = asyncio.Event()
         # A thread of its own: those of the loop may all be at work.
@@ -58,7 +68,7 @@ class StateJournal:
     async def __aenter__(self) -> Self:
         """Add the server to the database. Raise `BackendError`."""
         await self._write()
-        self._changed.set()
+        await self._clean_up()  # the sessions of an earlier process of this server
         self._task = asyncio.ensure_future(self._work())
         return self
 
@@ -102,6 +112,49 @@ class StateJournal:
         usage.run_seconds += record.seconds
         self._add(record)
 
+    # sessions
+
+    async def check_sessions(self, owner: Owner, own_count: int) -> None:
+        """Raise `TooManySessions` if the owner has as many on all servers as the key may have.
+
+        `own_count` is how many this server has.
+        """
+        if owner.quotas.sessions is not None:
+            owner.check_session_quota(own_count + len(await self.others(owner)))
+
+    async def reserve(self, owner: Owner, session_id: str, identifier: str, own_count: int) -> None:
+        """Add a session that the server is about to make. See `registry.reserve`."""
+        session = NewSessionRow(session_id, storable(identifier))
+        await asyncio.to_thread(reserve, self._engine, self._server, owner, session, own_count)
+        self._sessions.add(session_id)
+
+    def release(self, session_id: str, ending: str) -> None:
+        """Say that a session does not exist any more."""
+        self._sessions.discard(session_id)
+        self._uses.pop(session_id, None)
+        self._waiting.ends[session_id] = SessionEnd(ended_at=time.time(), ending=ending)
+        self._changed.set()
+
+    def use(self, session_id: str, expires_at: float) -> None:
+        """Say that a session is used now, and when it ends otherwise. Known elsewhere later."""
+        self._uses[session_id] = SessionUse(used_at=time.time(), expires_at=expires_at)
+
+    def add_session(self, record: AuditRecord) -> None:
+        """Record the start or the end of a session, and count the start."""
+        if record.action == "session.start":
+            self._waiting.usage_of(record.key_id, record.key_name, today()).sessions += 1
+        self._add(record)
+
+    async def others(self, owner: Owner) -> list[OtherSession]:
+        """Return the sessions of an owner that other servers have. Raise `BackendError`."""
+        return await asyncio.to_thread(read_others, self._engine, self._server.id, owner)
+
+    async def check_elsewhere(self, owner: Owner, identifier: str) -> None:
+        """Raise `SessionElsewhere` if another server has the session, `BackendError`."""
+        for other in await self.others(owner):
+            if other.identifier == storable(identifier):
+                raise elsewhere(other)
+
     def _add(self, record: AuditRecord) -> None:
         texts = (record.session, record.run, record.language)
         session, run, language = (text and storable(text) for text in texts)
@@ -125,7 +178,7 @@ class StateJournal:
     # the task that writes
 
     async def _work(self) -> None:
-        cleaned_at = -math.inf
+        cleaned_at = time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_HEARTBEAT):
@@ -134,7 +187,7 @@ class StateJournal:
             try:
                 await self._write()
                 if time.monotonic() - cleaned_at >= _CLEAN:
-                    await self._call(remove_audit, time.time() - self._audit_seconds)
+                    await self._clean_up()
                     cleaned_at = time.monotonic()
             except Exception as error:  # the next attempt may succeed
                 self._report_failure(error)
@@ -142,7 +195,7 @@ class StateJournal:
                 self._report_success()
             is_written = self._waiting.is_empty and self._current.is_empty
             if self._is_closing and is_written:
-                with contextlib.suppress(BackendError):
+                with contextlib.suppress(CellblockError):
                     await self._call(leave, self._server)
                 return
             if not is_written:
@@ -151,10 +204,20 @@ class StateJournal:
 
     async def _write(self) -> None:
         if self._current.is_empty:  # else it has failed before
+            self._take_uses()
             self._current, self._waiting = self._waiting, Batch()
             self._number += 1
-        await self._call(write, self._server, self._number, self._current)
+        await self._call(write, self._server, self._number, self._current, set(self._sessions))
         self._current = Batch()
+
+    def _take_uses(self) -> None:
+        """Let the next batch say when sessions were used, but not each use."""
+        now = time.monotonic()
+        if now - self._uses_taken_at >= _HEARTBEAT:
+            self._waiting.uses, self._uses, self._uses_taken_at = self._uses, {}, now
+
+    async def _clean_up(self) -> None:
+        await self._call(clean_up, self._server, time.time() - self._audit_seconds)
 
     async def _call(
         self,
@@ -167,7 +230,7 @@ class StateJournal:
 
     def _report_failure(self, error: Exception) -> None:
         if not self._is_failing:
-            is_known = isinstance(error, BackendError)
+            is_known = isinstance(error, CellblockError)
             _log.warning(
                 "Usage and audit records wait, because they cannot be written: %s",
                 error,

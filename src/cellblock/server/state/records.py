@@ -1,10 +1,30 @@
-"""AuditRecord: who did what, when. It is all that the audit log knows of a run."""
+"""What the database holds of runs, sessions and servers, without the database."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+
+
+@dataclass(frozen=True)
+class ServerIdentity:
+    """A server that uses the database. The name is for people; `started_at` is in seconds."""
+
+    id: str
+    name: str
+    started_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherSession:
+    """A session of another server. Times are seconds since 1970; two are some seconds old."""
+
+    identifier: str
+    server: str
+    created_at: float
+    used_at: float
+    expires_at: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,13 +35,13 @@ class AuditRecord:
     key_id, key_name   the key, and its name at that time
     server     the name of the server, or of the machine of a command
     door       the protocol of the request; "command line" for `cellblock keys`
-    action     "run", "command", "key.add" or "key.revoke"
+    action     "run", "command", "session.start", "session.end", "key.add" or "key.revoke"
     session    the identifier that the client has chosen; None for a fresh process
     run        the ID of the run
     outcome    that of the result; "abandoned" if its client went away before, "stopped" if its
                session was ended, "failed" if the server could not run it, "refused" if it was not
-               begun, as with a full disk
-    seconds, cpu_seconds   how long it took
+               begun, as with a full disk; of the end of a session, its reason
+    seconds, cpu_seconds   how long it took; the age of a session that has ended
     """
 
     time: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text
+from sqlalchemy import JSON, BigInteger, Float, Index, Integer, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -38,6 +38,7 @@ class UsageRow(Base):
     """What one key has used on one day (UTC). It stays when the key is removed.
 
     run_seconds   wall time of all runs
+    sessions      how many it has made
     """
 
     __tablename__ = "daily_usage"
@@ -46,6 +47,7 @@ class UsageRow(Base):
     day: Mapped[int] = mapped_column(Integer, primary_key=True)
     key_name: Mapped[str] = mapped_column(String(200))
     runs: Mapped[int] = mapped_column(BigInteger)
+    sessions: Mapped[int] = mapped_column(BigInteger, server_default="0")
     run_seconds: Mapped[float] = mapped_column(Float)
     cpu_seconds: Mapped[float] = mapped_column(Float)
 
@@ -86,3 +88,27 @@ class ServerRow(Base):
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[float] = mapped_column(Float)
     batch: Mapped[int] = mapped_column(BigInteger)
+
+
+class SessionRow(Base):
+    """A session of any server, or one that has ended.
+
+    server       the name of the server, which stays when the server has ended
+    used_at      about when it was used last
+    expires_at   when it ends if it is not used
+    ending       why it has ended, or "lost" if its server has
+    """
+
+    __tablename__ = "sessions"
+    __table_args__ = (Index("ix_sessions_key_id_ended_at", "key_id", "ended_at"),)
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    key_id: Mapped[str] = mapped_column(String(16))
+    identifier: Mapped[str] = mapped_column(Text)
+    server_id: Mapped[str] = mapped_column(String(32), index=True)
+    server: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[float] = mapped_column(Float)
+    used_at: Mapped[float] = mapped_column(Float)
+    expires_at: Mapped[float] = mapped_column(Float)
+    ended_at: Mapped[float | None] = mapped_column(Float, index=True)
+    ending: Mapped[str | None] = mapped_column(String(40))

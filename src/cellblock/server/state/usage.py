@@ -29,6 +29,7 @@ class DailyUsage:
     key_name: str
     day: int
     runs: int = 0
+    sessions: int = 0
     run_seconds: float = 0.0
     cpu_seconds: float = 0.0
 
@@ -49,6 +50,7 @@ def add_usage(connection: Connection, increases: Iterable[DailyUsage]) -> None:
                 index_elements=[UsageRow.key_id, UsageRow.day],
                 set_={
                     "runs": UsageRow.runs + each.runs,
+                    "sessions": UsageRow.sessions + each.sessions,
                     "run_seconds": UsageRow.run_seconds + each.run_seconds,
                     "cpu_seconds": UsageRow.cpu_seconds + each.cpu_seconds,
                 },

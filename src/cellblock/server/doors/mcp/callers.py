@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ....errors import CellblockError
 from ...owners import ANONYMOUS, Owner
-from ...refusals import TooManySessions
+from ...refusals import SessionNotFound, TooManySessions
 from ...sessions.session import HostedSession
 from ...sessions.store import SessionStore
 
@@ -76,7 +76,12 @@ async def open_existing(
 ) -> AsyncGenerator[OpenSession]:
     """Yield a session as `open_session` does, but raise `ToolError` if there is none."""
     with tool_errors():
-        (await get_store()).find(owner_of(context), session_id)
+        store, owner = await get_store(), owner_of(context)
+        try:
+            store.find(owner, session_id)
+        except SessionNotFound:
+            await store.journal.check_elsewhere(owner, session_id)
+            raise
         async with open_session(get_store, context, session_id) as opened:
             yield opened
 

@@ -15,6 +15,7 @@ from ....results import CodeResult
 from ...http.statuses import message_of, status_of
 from ...sessions.files import FileInfo
 from ...sessions.session import HostedSession
+from ...state.records import OtherSession
 
 RunStatus = Literal["queued", "running", "ended", "failed"]
 
@@ -190,6 +191,11 @@ class SessionInfo(BaseModel):
     created_at: datetime
     last_used_at: datetime
     expires_at: datetime = Field(description="When the session ends if it is not used.")
+    server: str | None = Field(
+        default=None,
+        description="The name of the server that has the session, if it is another one. Send "
+        "requests for the session there.",
+    )
 
     @classmethod
     def of(cls, session: HostedSession, expires_at: float) -> SessionInfo:
@@ -201,9 +207,20 @@ class SessionInfo(BaseModel):
             expires_at=to_time(expires_at),
         )
 
+    @classmethod
+    def of_remote(cls, session: OtherSession) -> SessionInfo:
+        """Return the JSON of a session of another server."""
+        return cls(
+            id=session.identifier,
+            created_at=to_time(session.created_at),
+            last_used_at=to_time(session.used_at),
+            expires_at=to_time(session.expires_at),
+            server=session.server,
+        )
+
 
 class SessionList(BaseModel):
-    """The sessions of a key, oldest first."""
+    """The sessions of a key, oldest first; after them those of other servers of its database."""
 
     sessions: list[SessionInfo]
 

@@ -25,6 +25,7 @@ _ERRORS = {
     409: "The session cannot do this in its present state",
     413: "The body is too large",
     416: "The file has none of the bytes of the header Range",
+    421: "Another server that uses the same database has the session",
     422: "The header Idempotency-Key belongs to another request",
     429: "The key has used up a quota. Retry after the seconds in the header Retry-After",
     500: "The server failed",

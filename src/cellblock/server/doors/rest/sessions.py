@@ -8,7 +8,7 @@ from starlette.responses import Response
 from ...http.bodies import read_json
 from ...http.services import Services
 from ...owners import Owner
-from .answers import CheckpointList, SessionList, answer
+from .answers import CheckpointList, SessionInfo, SessionList, answer
 from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, read_optional
 from .session_actions import SessionActions
 
@@ -17,7 +17,7 @@ class SessionOperations:
     """Create, copy, set back and end sessions."""
 
     def __init__(self, services: Services, actions: SessionActions) -> None:
-        self._actions = actions
+        self._actions, self._journal = actions, services.store.journal
         self._max_bytes = services.store.settings.max_body_bytes
 
     async def create_session(self, request: Request, owner: Owner) -> Response:
@@ -28,7 +28,9 @@ class SessionOperations:
 
     async def list_sessions(self, _request: Request, owner: Owner) -> Response:
         """Answer GET sessions."""
-        return answer(SessionList(sessions=self._actions.list(owner)))
+        others = await self._journal.others(owner)
+        remote = [SessionInfo.of_remote(each) for each in others]
+        return answer(SessionList(sessions=[*self._actions.list(owner), *remote]))
 
     async def get_session(self, request: Request, owner: Owner) -> Response:
         """Answer GET sessions/ID."""
