@@ -35,6 +35,16 @@ def test_keys_are_added_listed_and_revoked(database: Path) -> None:
     assert database.stat().st_mode & 0o077 == 0
 
 
+def test_keys_are_of_administrators_only_on_request() -> None:
+    run_command("keys", "add", "me")
+    run_command("keys", "add", "chief", "--admin")
+    lines = run_command("keys", "list", "--json").stdout.splitlines()
+    assert {(key["name"], key["admin"]) for key in map(json.loads, lines)} == {
+        ("me", False),
+        ("chief", True),
+    }
+
+
 def test_a_name_is_free_again_when_its_key_was_revoked() -> None:
     old = run_command("keys", "add", "me").stdout
     run_command("keys", "revoke", "me")

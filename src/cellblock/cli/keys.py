@@ -48,6 +48,7 @@ def command() -> None:
               help='Other limits of one run, such as \'{"processes": 64}\'.')  # fmt: skip
 @click.option("--policy", type=JsonObject(), metavar="JSON",
               help='Other fields of the policy, such as \'{"read_only": ["/data"]}\'.')  # fmt: skip
+@click.option("--admin", is_flag=True, help="Let its holder manage all keys in the console.")
 @database_option
 def add(
     name: str,
@@ -56,6 +57,7 @@ def add(
     max_running: int | None,
     cpu_seconds: float | None,
     disk: int | None,
+    admin: bool,
     database: str | None,
     **overrides: Any,
 ) -> int:
@@ -75,7 +77,11 @@ def add(
         )
         expires_at = None if days is None else int(time.time() + days * _SECONDS_A_DAY)
         _, key = keys.add(
-            name, quotas=quotas, overrides=_to_overrides(overrides), expires_at=expires_at
+            name,
+            quotas=quotas,
+            overrides=_to_overrides(overrides),
+            expires_at=expires_at,
+            is_admin=admin,
         )
         click.echo(key)
     return 0
@@ -168,6 +174,7 @@ def _describe(key: KeyInfo) -> dict[str, Any]:
         "id": key.id,
         "name": key.name,
         "state": key.state,
+        "admin": key.is_admin,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,

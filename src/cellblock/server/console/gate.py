@@ -18,12 +18,16 @@ PREFIX = "/console"
 DOOR = "console"
 _PAGES = (("playground", "Playground"), ("sessions", "Sessions"))
 _RECORD_PAGES = (("usage", "Usage"), ("log", "Log"))
+_ADMIN_PAGES = (("keys", "Keys"),)
 _SAFE_METHODS = ("GET", "HEAD")
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who looks at a page. `key_name` is None on a server without keys."""
+    """Who looks at a page. `key_name` is None on a server without keys.
+
+    is_admin   whether the key may manage all keys, and see what they have done
+    """
 
     owner: Owner
     key_name: str | None = None
@@ -34,7 +38,7 @@ class Visitor:
         """The paths and the names of the pages that the visitor may see."""
         if self.key_name is None:
             return _PAGES
-        return (*_PAGES, *_RECORD_PAGES)
+        return (*_PAGES, *_RECORD_PAGES, *(_ADMIN_PAGES if self.is_admin else ()))
 
 
 class Gate:
@@ -61,7 +65,7 @@ class Gate:
             raise NotAuthenticated("Sign in to see this page.")
         info = await keys.find_active(sign_in.key_digest)
         request.state.key_id = info.id
-        return Visitor(replace(info.owner, door=DOOR), info.name)
+        return Visitor(replace(info.owner, door=DOOR), info.name, info.is_admin)
 
     async def sign_in(self, request: Request, key: str, answer: Response) -> None:
         """Set the cookie of a new sign-in. Raise `NotAuthenticated` if the key is not valid."""

@@ -17,6 +17,7 @@ from .endpoints import ConsoleEndpoints
 from .file_pages import FilePages
 from .gate import PREFIX, Gate, Visitor
 from .headers import SecurityHeaders
+from .key_pages import KeyPages
 from .pages import FOLDER, Pages, see_other
 from .record_pages import RecordPages
 from .run_pages import RunPages
@@ -33,6 +34,7 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
     page, sign_in = endpoints.route, SignInPages(gate, pages)
     run = RunPages(services, runs, actions, pages)
     session = SessionPages(services, runs, actions, pages)
+    key = KeyPages(services, pages)
     file, record = FilePages(services), RecordPages(services, pages)
 
     async def show_home(_request: Request, _visitor: Visitor) -> Response:
@@ -69,6 +71,10 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
         page("GET", f"{_SESSION}/{{action}}", session.confirm),
         page("GET", "/usage", record.show_usage),
         page("GET", "/log", record.show_log),
+        page("GET", "/keys", key.show_keys),
+        page("POST", "/keys", key.add_key),
+        page("GET", "/keys/{key_id}/revoke", key.confirm_revoke),
+        page("POST", "/keys/{key_id}/revoke", key.revoke_key),
         page("GET", "/{path:path}", show_missing),
     ]
     mount = Mount(PREFIX, routes=routes, middleware=[Middleware(SecurityHeaders)])

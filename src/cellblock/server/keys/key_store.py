@@ -21,6 +21,7 @@ from ..state.records import AuditRecord
 from ..state.tables import AuditRow, KeyRow
 
 KEY_PREFIX = "cb_"
+COMMAND_LINE = "command line"
 _KEY_BYTES = 32
 _MAX_KEY_LENGTH = 500
 _KEPT_SECONDS = 1.0
@@ -38,6 +39,7 @@ class KeyInfo:
     revoked_at: int | None
     quotas: Quotas
     overrides: Overrides
+    is_admin: bool = False
 
     @property
     def state(self) -> str:
@@ -96,9 +98,12 @@ class KeyStore:
         quotas: Quotas | None = None,
         overrides: Overrides | None = None,
         expires_at: int | None = None,
+        is_admin: bool = False,
+        door: str = COMMAND_LINE,
     ) -> tuple[KeyInfo, str]:
         """Create a key. Return its description and the key itself, which is not stored.
 
+        `is_admin` lets its holder manage all keys in the console. `door` is for the audit log.
         A key of this name that was revoked or has expired is removed. Raise
         `InvalidRequest` if the name is empty, too long or in use.
         """
@@ -119,6 +124,7 @@ class KeyStore:
             max_disk_bytes=quotas.disk_bytes,
             limits=overrides.limits.to_dict(),
             policy=dict(overrides.policy),
+            is_admin=is_admin,
         )
         try:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
@@ -126,7 +132,7 @@ class KeyStore:
                 if old is not None and _to_info(old).state != "active":
                     session.delete(old)
                     session.flush()
-                session.add_all([row, _audit_row("key.add", row)])
+                session.add_all([row, _audit_row("key.add", row, door)])
         except IntegrityError as error:
             raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
         except SQLAlchemyError as error:
@@ -142,7 +148,7 @@ class KeyStore:
         except SQLAlchemyError as error:
             raise database_error(error) from error
 
-    def revoke(self, name_or_id: str) -> KeyInfo:
+    def revoke(self, name_or_id: str, *, door: str = COMMAND_LINE) -> KeyInfo:
         """Revoke a key by its name or ID. Raise `InvalidRequest` if there is no such key."""
         try:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
@@ -153,7 +159,7 @@ class KeyStore:
                         f"There is no key {name_or_id!r}. See `cellblock keys list`."
                     )
                 row.revoked_at = row.revoked_at or int(time.time())
-                session.add(_audit_row("key.revoke", row))
+                session.add(_audit_row("key.revoke", row, door))
                 return _to_info(row)
         except SQLAlchemyError as error:
             raise database_error(error) from error
@@ -200,13 +206,13 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="replace")).hexdigest() if is_short else ""
 
 
-def _audit_row(action: str, key: KeyRow) -> AuditRow:
+def _audit_row(action: str, key: KeyRow, door: str) -> AuditRow:
     record = AuditRecord(
         time=time.time(),
         key_id=key.id,
         key_name=key.name,
         server=socket.gethostname(),
-        door="command line",
+        door=door,
         action=action,
     )
     return AuditRow(**asdict(record))
@@ -227,4 +233,5 @@ def _to_info(row: KeyRow) -> KeyInfo:
         revoked_at=row.revoked_at,
         quotas=quotas,
         overrides=Overrides(limits=Limits.from_dict(row.limits), policy=row.policy),
+        is_admin=row.is_admin,
     )

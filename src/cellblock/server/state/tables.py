@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Float, Index, Integer, String, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Float,
+    Index,
+    Integer,
+    String,
+    Text,
+    false,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -15,7 +25,8 @@ class Base(DeclarativeBase):
 class KeyRow(Base):
     """An API key. `digest` is the SHA-256 of the key, which is not stored itself.
 
-    `limits` and `policy` have only what differs from the server's.
+    `limits` and `policy` have only what differs from the server's. Holders of the keys of
+    administrators manage all keys in the console.
     """
 
     __tablename__ = "api_keys"
@@ -32,6 +43,7 @@ class KeyRow(Base):
     max_disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     limits: Mapped[dict[str, Any]] = mapped_column(JSON)
     policy: Mapped[dict[str, Any]] = mapped_column(JSON)
+    is_admin: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
 
 class UsageRow(Base):
