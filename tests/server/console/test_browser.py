@@ -58,8 +58,12 @@ def page(browser: Any) -> Iterator[Any]:
     context = browser.new_context()
     one = context.new_page()
     one.set_default_timeout(GUARD * 1000)
-    problems = list[object]()
-    one.on("pageerror", problems.append)
+    problems = list[str]()
+
+    def note(error: object) -> None:
+        problems.append(str(error))
+
+    one.on("pageerror", note)
     yield one
     context.close()
     assert problems == []
