@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, inspect, text
 
 from cellblock.errors import BackendError
 from cellblock.server.keys.key_store import KeyStore
@@ -78,6 +78,20 @@ def test_a_database_without_revisions_keeps_its_keys_and_their_usage(released: s
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT cpu_seconds FROM daily_usage")) == 12.5
     keys.close()
+
+
+def test_an_upgrade_that_fails_changes_nothing(url: str) -> None:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sessions (id INTEGER)"))  # in the way of revision 3
+    with pytest.raises(BackendError, match="cannot be opened: .*sessions"):
+        open_database(url)
+    assert inspect(engine).get_table_names() == ["sessions"]
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE sessions"))
+    open_database(url).dispose()
+    assert _differences(engine) == []
+    engine.dispose()
 
 
 def test_several_processes_may_open_a_new_database_at_once(url: str) -> None:
