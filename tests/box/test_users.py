@@ -82,6 +82,8 @@ def test_the_default_user_stays_what_it_is(box: Sandbox, runner: asyncio.Runner)
             assert (
                 output(await box.exec("whoami; grep CapPrm /proc/self/status", user=user)) == said
             )
+        found = await box.exec(["stat", "-c", "%U", "/", "/etc", "/tmp", "/var/tmp", "/usr/.."])
+        assert {*output(found).split()} == {"root"}
         result = await box.run_code("import os; print(os.getuid())")
         assert result.output == "1000\n"
 

@@ -209,7 +209,7 @@ class SandboxBackend:
             tmpfs=(*zygote.tmpfs, *((path, _USER_DIR_OPTIONS) for path in _USER_DIRS)),
             below_tmpfs=(*zygote.below_tmpfs, *below),
             user_landlock=landlock.scopes(landlock.abi_version(), signals=True),
-            user_folders=_USER_DIRS,
+            user_folders=(*_TMPFS_DIRS, *_USER_DIRS),
             user_files=tuple(files.items()),
         )
 

@@ -127,6 +127,15 @@ def make_target(target: str, *, is_folder: bool) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
+def give_to_root(path: str, device: int) -> None:
+    """Let root own what is in a folder, itself included, on the filesystem `device`."""
+    os.chown(path, 0, 0, follow_symlinks=False)
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        for entry in os.scandir(path):
+            if entry.stat(follow_symlinks=False).st_dev == device:
+                give_to_root(entry.path, device)
+
+
 def bind_mount(source: str, target: str) -> None:
     """Bind-mount the folder or file `source` on `target`, which is created if it is missing."""
     make_target(target, is_folder=os.path.isdir(source))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...runtime.cell.filesystem import make_target
+from ...runtime.cell.filesystem import give_to_root, make_target
 from ...runtime.linux import syscalls
 from ...runtime.linux.id_maps import UserMaps
 from ...runtime.messages import MountSpec
@@ -173,6 +173,8 @@ def build_root(sandbox: SandboxSpec, trees: list[MountTree], base: str = "/tmp")
                 file.write(text)
     for tree in trees:
         _attach(tree)
+    if sandbox.sub_ids is not None:
+        give_to_root("/", os.stat("/").st_dev)
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     _set_attributes(root, _RDONLY, flags=0)
     os.close(root)

@@ -18,7 +18,7 @@ from ...messages import StartSession
 from ...spec import ConfinementSpec, LandlockSpec, ZygoteSpec
 from ..box.users import BoxUser
 from ..confinement import Confinement
-from ..filesystem import CellFilesystem
+from ..filesystem import CellFilesystem, give_to_root
 from ..init import enter_network_namespace
 from .init import SessionInit, mount_proc, protect_settings
 from .session import Session
@@ -74,15 +74,7 @@ def _make_user_files(spec: ZygoteSpec) -> None:
             file.write(text)
         os.chmod(path, 0o644)
     for path in spec.user_folders:
-        _give_to_root(path, os.stat(path).st_dev)
-
-
-def _give_to_root(path: str, device: int) -> None:
-    os.chown(path, 0, 0)
-    if os.path.isdir(path):
-        for entry in os.scandir(path):
-            if entry.stat(follow_symlinks=False).st_dev == device and not entry.is_symlink():
-                _give_to_root(entry.path, device)
+        give_to_root(path, os.stat(path).st_dev)
 
 
 def zygote_shell() -> Shell:
