@@ -173,7 +173,7 @@ def test_output_comes_while_code_runs_and_changes_appear_without_reloading(
 ) -> None:
     keyboard = _sign_in(page, server, key)
     keyboard.run("open('made.txt', 'w').close()\nprint('first')\ninput_ = open('go')")
-    _output(page).get_by_text("first").wait_for()
+    _output(page).get_by_text("first", exact=True).wait_for()
     _wait_for_status(page, "error")
     page.get_by_role("link", name="made.txt").wait_for()
     assert page.locator("#announcement").text_content() == "The run has ended: error."
