@@ -39,7 +39,16 @@ from tests.executors.session import session_image
 
 LANGUAGES = {"python", "sh", "console", "text", "yaml"}
 # Programs of console blocks, besides ours.
-PROGRAMS = {"cd", "docker", "git", "harbor", "opentelemetry-instrument", "pip"}
+PROGRAMS = {
+    "cd",
+    "docker",
+    "git",
+    "harbor",
+    "kubectl",
+    "opentelemetry-instrument",
+    "pip",
+    "sqlite3",
+}
 MODULES = ("numpy", "pandas", "matplotlib", "pyarrow")
 # The mark of a page whose code has a pattern.
 NEEDS = {
