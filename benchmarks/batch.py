@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import importlib
 import itertools
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import command
 from benchmarks.figures import Bound, Figure, check_median, compare_medians
@@ -166,7 +168,60 @@ def _outcomes(codes: Iterable[str]) -> list[str]:
     return [verdict.outcome for verdict in run_many(programs, limits=limits)]
 
 
-MEASURES: dict[str, command.Measure] = {"rate": rate, "growth": growth, "load": load}
+def cluster(effort: Effort) -> list[Figure]:
+    """Compare a Ray cluster of two nodes with one CPU each with this machine's processes."""
+    count = effort.pick(3000, 200)
+    with _ray_cluster() as address:
+        values = interleave(
+            effort.pick(5, 1),
+            {
+                "ours": lambda: count / time_call(lambda: _run_all(count, cluster=address)),
+                "theirs": lambda: count / time_call(lambda: _run_all(count)),
+            },
+        )
+    return [
+        compare_medians(
+            "runs per second on two nodes of one CPU, beside two on this machine",
+            values["ours"],
+            values["theirs"],
+            Bound("at least", 0.85),
+            unit="runs/s",
+        )
+    ]
+
+
+def _run_all(count: int, *, cluster: str | None = None) -> None:
+    programs = itertools.islice(_programs(), count)
+    for verdict in run_many(programs, concurrency=2, cluster=cluster):
+        _check(verdict.output, int(verdict.id))
+
+
+@contextlib.contextmanager
+def _ray_cluster() -> Generator[str]:
+    """Yield the address of a cluster on loopback, to which this process is connected."""
+    try:
+        ray: Any = importlib.import_module("ray")
+        utilities: Any = importlib.import_module("ray.cluster_utils")
+    except ModuleNotFoundError as error:
+        raise NotMeasured("Ray is not installed: pip install 'cellblock[ray]'.") from error
+    node = {"include_dashboard": False, "object_store_memory": 80 * _MIB}
+    started = utilities.Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
+    try:
+        for _ in range(2):
+            started.add_node(num_cpus=1, **node)
+        ray.init(started.address, log_to_driver=False, logging_level="error")
+        yield started.address
+    finally:
+        ray.shutdown()
+        started.shutdown()
+
+
+MEASURES: dict[str, command.Measure] = {
+    "rate": rate,
+    "growth": growth,
+    "load": load,
+    "cluster": cluster,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
