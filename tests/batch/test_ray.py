@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from cellblock.batch import Program, run_many
+from tests.batch.published import download_human_eval, mixed_solutions
 from tests.executors.session.live_session import skip_without_sandbox
 from tests.frameworks import run_in_framework
 
@@ -22,13 +22,14 @@ SCENARIO = Path(__file__).parent / "scenarios" / "ray_batch.py"
 @pytest.mark.timeout(600)
 def test_a_cluster_gives_the_same_verdicts_even_if_a_node_is_lost(tmp_path: Path) -> None:
     skip_without_sandbox()
-    found = json.loads(run_in_framework(RAY, tmp_path, SCENARIO).splitlines()[-1])
+    programs = mixed_solutions(download_human_eval(tmp_path))
+    file = tmp_path / "programs.jsonl"
+    file.write_text("".join(f"{program.to_json()}\n" for program in programs))
+    found = json.loads(run_in_framework(RAY, tmp_path, SCENARIO, file).splitlines()[-1])
     expected = found["on this machine"]
-    assert Counter(outcome for _, outcome in expected) == {
-        "passed": 39,
-        "failed": 78,
-        "timeout": 3,
-    }
+    assert [outcome == "passed" for _, outcome in expected] == [
+        number % 10 > 0 for number in range(164)
+    ]
     assert found["with a lost node"] == expected
     assert not found["is connected"]
     status, notes = found["command"]

@@ -16,9 +16,11 @@ import httpx
 import pytest
 
 from cellblock import Limits
+from cellblock.batch import FunctionTests
 from cellblock.environments.virtualenv import environment_for, python_of
 from cellblock.limits import MIB
 from cellblock.server.owners import Overrides
+from tests.batch.published import download_human_eval, mixed_solutions
 
 from .rest.requesting import wait_for
 from .serving import Server, leaving_post
@@ -205,3 +207,15 @@ def test_the_limit_that_ended_a_program_is_named(server: Server) -> None:
         )
     assert done["status"] == "Failed"
     assert "memory" in done["message"] + done["run_result"]["stderr"].lower(), done
+
+
+@pytest.mark.network
+def test_human_eval_has_the_verdicts_of_a_batch(client: httpx.Client, tmp_path: Path) -> None:
+    passed = list[bool]()
+    for program in mixed_solutions(download_human_eval(tmp_path)):
+        assert isinstance(program.tests, FunctionTests)
+        check = f"{program.tests.code}\ncheck({program.tests.entry_point})\n"
+        done = _run(client, f"{program.code}\n{check}", run_timeout=60)
+        passed.append(done["status"] == "Success")
+    # As in tests/batch/test_ray.py.
+    assert passed == [number % 10 > 0 for number in range(164)]

@@ -1,6 +1,7 @@
 """Judge programs on a Ray cluster of three nodes on loopback, and kill one in the middle.
 
-Prints a JSON object: what became of the programs, by the name of the run.
+The programs are the lines of a file, as `cellblock batch` reads them. Prints a JSON object: what
+became of them, by the name of the run.
 """
 
 import asyncio
@@ -15,20 +16,13 @@ os.environ["RAY_raylet_start_wait_time_s"] = "240"  # on a busy machine
 import ray
 from ray.cluster_utils import Cluster
 
-from cellblock.batch import Case, InputOutputTests, JudgeLimits, Program, run_many
+from cellblock.batch import JudgeLimits, Program, run_many
 from cellblock.errors import BackendError
 from cellblock.sync import run_many as run_many_sync
 
-COUNT = 120
-LIMITS = JudgeLimits(cpu_seconds=0.5)
-PROGRAMS = [
-    Program(
-        id=str(number),
-        code="while True: pass" if number % 50 == 7 else f"print({number})",
-        tests=InputOutputTests(cases=(Case("", str(number - number % 3)),)),
-    )
-    for number in range(COUNT)
-]
+LIMITS = JudgeLimits(cpu_seconds=20, wall_seconds=600)
+PROGRAMS = [Program.from_json(line) for line in open(sys.argv[1])]
+COUNT = len(PROGRAMS)
 FOUND = {}
 
 
@@ -64,10 +58,8 @@ cluster = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
 nodes = [cluster.add_node(num_cpus=1, **node) for _ in range(2)]
 asyncio.run(run_with_a_lost_node(cluster, nodes[1]))
 asyncio.run(stop_early(cluster.address))
-with open("programs.jsonl", "w") as file:
-    file.writelines(f"{program.to_json()}\n" for program in PROGRAMS)
-argv = [sys.executable, "-m", "cellblock.cli", "batch", "programs.jsonl", "-o", "journal"]
-argv += ["--cpu-seconds", "0.5", "--ray", cluster.address]
+argv = [sys.executable, "-m", "cellblock.cli", "batch", sys.argv[1], "-o", "journal"]
+argv += ["--cpu-seconds", "20", "--wall-seconds", "600", "--ray", cluster.address]
 done = subprocess.run(argv, capture_output=True, text=True)
 FOUND["command"] = [done.returncode, done.stderr]
 record("resumed by the command", run_many_sync(PROGRAMS, limits=LIMITS, journal="journal"))
