@@ -96,7 +96,7 @@ class BoxLife:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the box cannot be used any more, also if nobody has tried that yet."""
+        """Whether the box cannot be used any more, even if no call has found that out yet."""
         connection = self.session.place.connection
         return bool(self.gone) or (connection is not None and connection.has_lost_server())
 

@@ -66,7 +66,7 @@ class BoxAddress(NamedTuple):
         """Return a socket that listens at the address, and the first stream to it."""
         listener, stream = _new_socket(), _new_socket()
         try:
-            # Nobody finds it before it listens, so one that refuses connections has no process.
+            # It gets its name once it listens, so one that refuses connections has no process.
             unfinished = f"{self.socket_path}.new"
             listener.bind(unfinished)
             os.chmod(unfinished, 0o600)

@@ -36,7 +36,7 @@ class BoxDaemon:
     """The boxes of this process. It belongs to the background loop.
 
     `launch` says what the first box is. `listener` is where processes connect, the one that wants
-    the box first. If that leaves before the box is started, nobody else knows it.
+    the box first. If that leaves before the box is started, no other process can find it: it ends.
     """
 
     def __init__(self, listener: socket.socket, launch: LaunchBox) -> None:
@@ -53,7 +53,7 @@ class BoxDaemon:
             self._failure = error
 
     def add(self, box: Sandbox, name: str) -> None:
-        """Have a box until it is gone."""
+        """Keep a box until it is gone."""
         self._boxes[name] = box
         box.id = name
         life_of(box).on_gone = lambda reason: self._on_gone(name, reason)

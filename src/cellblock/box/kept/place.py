@@ -27,7 +27,7 @@ from ...runtime.session_orders import SessionOrder
 from .address import BoxAddress
 from .orders import AttachBox, BoxDescription, CloseBox, KeptOrder, KeptReply, LaunchBox
 
-# Its first process ends at once, so that nobody has to wait for the second one.
+# Its first process ends at once, so that the caller need not wait for the second one.
 _PROGRAM = """
 import os, sys
 if os.fork():
@@ -192,7 +192,7 @@ async def attach(
     try:
         (found,) = (await ask(connection, AttachBox(box))).boxes
     except BaseException:
-        if log is not None:  # nobody else knows the box
+        if log is not None:  # no other process can find the box
             with contextlib.suppress(BackendError):
                 await run_to_end(ask(connection, CloseBox()))
         await run_to_end(connection.close())

@@ -66,7 +66,7 @@ class Boxes(Protocol):
         ...
 
     def add(self, box: Sandbox, name: str) -> None:
-        """Have a box until it is gone."""
+        """Keep a box until it is gone."""
 
     def describe(self, box: Sandbox) -> BoxDescription:
         """Return the description of a box that is started."""

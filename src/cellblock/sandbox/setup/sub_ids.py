@@ -18,7 +18,7 @@ _FILES = ("/etc/subuid", "/etc/subgid")
 def own_sub_ids() -> SubIds:
     """Return what a sandbox of this process can have. Raise `OSError` with what to do for some.
 
-    For root they belong to nobody, as the users of its cells do. See `draw`.
+    For root they are IDs without an account, as those of its cells are. See `draw`.
     """
     if namespaces.can_use_outer_users():
         unused = namespaces.OUTER_SUB_IDS
