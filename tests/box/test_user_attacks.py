@@ -81,13 +81,13 @@ def needs_users() -> None:
         pytest.skip(f"one user: {found}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
         yield runner
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def box(runner: asyncio.Runner) -> Iterator[Sandbox]:
     box = Sandbox(users=True)
     yield box

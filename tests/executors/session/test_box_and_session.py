@@ -90,6 +90,18 @@ def test_a_block_ends_its_own_processes_and_no_commands(
         assert live.run_ok("kept") == "41"
 
 
+def test_a_command_that_has_no_process_yet_is_ended(box: BoxClient) -> None:
+    async def check() -> None:
+        for _ in range(5):
+            running, ended = await asyncio.gather(
+                box.start("sleep", "600"), box.connection.ask_box(EndCommands(box.number))
+            )
+            assert ended == (BoxAnswer(), b"")
+            assert running.answer.exit == 137
+
+    run_async(check())
+
+
 def test_a_command_that_starts_while_others_are_ended_is_not_ended(box: BoxClient) -> None:
     async def check() -> None:
         for _ in range(5):

@@ -228,7 +228,11 @@ class BoxService:
         now = time.monotonic()
         for number, ending in [*self._endings.items()]:
             later = {pid for pid, each in self._by_pid.items() if each not in ending.commands}
-            if (left := self._topmost(ending.others) - later) and now < ending.until:
+            left = self._topmost(ending.others) - later
+            are_left = bool(left) or any(
+                command.state is CommandState.STARTING for command in ending.commands
+            )
+            if are_left and now < ending.until:
                 for pid in left:
                     process_tree.send_signal(pid, signal.SIGSTOP)
                     process_tree.kill_descendants(pid)
@@ -236,7 +240,7 @@ class BoxService:
                 continue
             del self._endings[number]
             error = TimeoutError(errno.ETIMEDOUT, "processes that were killed do not end")
-            self._answer(number, BoxAnswer.from_error(error) if left else BoxAnswer())
+            self._answer(number, BoxAnswer.from_error(error) if are_left else BoxAnswer())
         self._look_at = now + _END_INTERVAL if self._endings else FOREVER
 
     # time
