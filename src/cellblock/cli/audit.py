@@ -15,10 +15,11 @@ from .serve import database_option, open_state
 @click.option("--key", metavar="KEY", help="What the key with this name or ID did.")
 @database_option
 def command(since: float | None, until: float | None, key: str | None, database: str | None) -> int:
-    """Print who ran what and when, as one JSON object a line, oldest first.
+    """Print who did what and when, as one JSON object a line, oldest first.
 
-    There is one line for each run and command that has ended, and for each key that was added or
-    revoked. It never has code, output, file names or variables.
+    There is one line for each run and command that has ended, for what was done to sessions and
+    files, for each sign-in to the console, and for each key that was added or revoked. It never has
+    code, output, variables, or names of files and checkpoints.
     """
     with open_state(database) as engine:
         from ..server.state.audit import read_audit

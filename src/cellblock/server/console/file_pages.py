@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...limits import KIB
-from ..doors.azure.uploads import save, uploaded_files
+from ..doors.azure.uploads import save, upload_action, uploaded_files
 from ..doors.rest.files import FileOperations
 from ..doors.rest.live_run import use_existing
 from ..http.services import Services
+from ..sessions.journal import Action
 from .forms import read_form
 from .gate import Visitor
 from .pages import path_part, see_other
@@ -33,7 +34,7 @@ class FilePages:
         self._store.find(owner, session_id)
         async with (
             uploaded_files(request, self._store.settings.max_file_bytes) as uploads,
-            use_existing(self._store, owner, session_id) as session,
+            use_existing(self._store, owner, session_id, upload_action(uploads)) as session,
         ):
             for name, upload in uploads:
                 await asyncio.to_thread(save, session.files, name, upload.file)
@@ -47,7 +48,8 @@ class FilePages:
         """Answer POST sessions/ID/delete-file."""
         fields, session_id = await read_form(request, _MAX_FORM_BYTES), _session_id(request)
         path = os.fsdecode(unquote_to_bytes(fields.get("path", "")))
-        async with use_existing(self._store, visitor.owner, session_id) as session:
+        action = Action(name="file.delete")
+        async with use_existing(self._store, visitor.owner, session_id, action) as session:
             await asyncio.to_thread(session.files.delete, path)
         return _to_files(session_id)
 

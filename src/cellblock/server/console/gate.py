@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
@@ -9,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..http.services import Services
-from ..keys.key_store import digest_of
+from ..keys.key_store import KeyInfo, digest_of
 from ..owners import ANONYMOUS, Owner
 from ..refusals import Forbidden, NotAuthenticated
+from ..state.records import AuditRecord
 from .sign_ins import SIGN_IN_SECONDS, SignIns
 
 PREFIX = "/console"
@@ -68,13 +70,26 @@ class Gate:
         return Visitor(replace(info.owner, door=DOOR), info.name, info.is_admin)
 
     async def sign_in(self, request: Request, key: str, answer: Response) -> None:
-        """Set the cookie of a new sign-in. Raise `NotAuthenticated` if the key is not valid."""
+        """Set the cookie of a new sign-in, and record it.
+
+        Raise `NotAuthenticated` if the key is not valid, `BackendError` if it cannot be recorded.
+        """
         assert self._services.keys is not None, "a server without keys has no form to sign in"
         digest = digest_of(key)
         info = await self._services.keys.find_active(digest)
         request.state.key_id = info.id
+        self._record(info)
         self._sign_ins.end(request.cookies.get(_cookie_name(request), ""))
         _set_cookie(request, answer, self._sign_ins.add(info.id, digest), SIGN_IN_SECONDS)
+
+    def _record(self, key: KeyInfo) -> None:
+        journal = self._services.store.journal
+        journal.check_records()
+        journal.add_action(
+            AuditRecord(
+                time=time.time(), key_id=key.id, key_name=key.name, door=DOOR, action="sign-in"
+            )
+        )
 
     def sign_out(self, request: Request, answer: Response) -> None:
         """End the sign-in of a request."""

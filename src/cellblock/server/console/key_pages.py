@@ -17,7 +17,7 @@ from ..owners import Quotas
 from ..refusals import Forbidden, InvalidRequest, PageNotFound
 from ..state.usage import SECONDS_A_DAY
 from .forms import read_form
-from .gate import DOOR, Visitor
+from .gate import Visitor
 from .pages import Pages, see_other
 
 _MAX_FORM_BYTES = 16 * KIB
@@ -53,7 +53,7 @@ class KeyPages:
             quotas=quotas,
             expires_at=None if days is None else int(time.time() + days * SECONDS_A_DAY),
             is_admin="admin" in fields,
-            door=DOOR,
+            by=visitor.owner,
         )
         info, key = await asyncio.to_thread(add)
         return self._pages.answer("new_key.html", visitor, name=info.name, key=key)
@@ -66,7 +66,8 @@ class KeyPages:
     async def revoke_key(self, request: Request, visitor: Visitor) -> Response:
         """Answer POST keys/ID/revoke."""
         info = await self._find(request, visitor)
-        await asyncio.to_thread(partial(self._checked(visitor).revoke, info.id, door=DOOR))
+        revoke = partial(self._checked(visitor).revoke, info.id, by=visitor.owner)
+        await asyncio.to_thread(revoke)
         return see_other("/keys")
 
     async def _find(self, request: Request, visitor: Visitor) -> KeyInfo:

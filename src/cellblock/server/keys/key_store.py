@@ -21,7 +21,7 @@ from ..state.records import AuditRecord
 from ..state.tables import AuditRow, KeyRow
 
 KEY_PREFIX = "cb_"
-COMMAND_LINE = "command line"
+_COMMAND_LINE = "command line"  # as a door of the audit log
 _KEY_BYTES = 32
 _MAX_KEY_LENGTH = 500
 _KEPT_SECONDS = 1.0
@@ -99,11 +99,12 @@ class KeyStore:
         overrides: Overrides | None = None,
         expires_at: int | None = None,
         is_admin: bool = False,
-        door: str = COMMAND_LINE,
+        by: Owner | None = None,
     ) -> tuple[KeyInfo, str]:
         """Create a key. Return its description and the key itself, which is not stored.
 
-        `is_admin` lets its holder manage all keys in the console. `door` is for the audit log.
+        `is_admin` lets its holder manage all keys in the console. `by` is the administrator who
+        creates it, for the audit log; None for the command line.
         A key of this name that was revoked or has expired is removed. Raise
         `InvalidRequest` if the name is empty, too long or in use.
         """
@@ -132,7 +133,7 @@ class KeyStore:
                 if old is not None and _to_info(old).state != "active":
                     session.delete(old)
                     session.flush()
-                session.add_all([row, _audit_row("key.add", row, door)])
+                session.add_all([row, _audit_row("key.add", row, by)])
         except IntegrityError as error:
             raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
         except SQLAlchemyError as error:
@@ -148,8 +149,11 @@ class KeyStore:
         except SQLAlchemyError as error:
             raise database_error(error) from error
 
-    def revoke(self, name_or_id: str, *, door: str = COMMAND_LINE) -> KeyInfo:
-        """Revoke a key by its name or ID. Raise `InvalidRequest` if there is no such key."""
+    def revoke(self, name_or_id: str, *, by: Owner | None = None) -> KeyInfo:
+        """Revoke a key by its name or ID, with `by` as in `add`.
+
+        Raise `InvalidRequest` if there is no such key.
+        """
         try:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
                 matches = or_(KeyRow.name == name_or_id, KeyRow.id == name_or_id)
@@ -159,7 +163,7 @@ class KeyStore:
                         f"There is no key {name_or_id!r}. See `cellblock keys list`."
                     )
                 row.revoked_at = row.revoked_at or int(time.time())
-                session.add(_audit_row("key.revoke", row, door))
+                session.add(_audit_row("key.revoke", row, by))
                 return _to_info(row)
         except SQLAlchemyError as error:
             raise database_error(error) from error
@@ -206,14 +210,15 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="replace")).hexdigest() if is_short else ""
 
 
-def _audit_row(action: str, key: KeyRow, door: str) -> AuditRow:
+def _audit_row(action: str, key: KeyRow, by: Owner | None) -> AuditRow:
     record = AuditRecord(
         time=time.time(),
         key_id=key.id,
         key_name=key.name,
         server=socket.gethostname(),
-        door=door,
+        door=_COMMAND_LINE if by is None else by.door,
         action=action,
+        by_key_id=None if by is None else by.id,
     )
     return AuditRow(**asdict(record))
 

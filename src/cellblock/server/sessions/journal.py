@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from ...errors import ExecutorStopped
+from ...errors import ExecutorStopped, SessionError, WorkspaceError
 from ..owners import Owner
 from ..refusals import Refusal
-from ..state.records import AuditRecord, OtherSession
+from ..state.records import AuditRecord, OtherSession, SessionAction
 from .session import HostedSession, SessionRun
 
 
@@ -24,12 +25,20 @@ class ServerJournal(Protocol):
         """
         ...
 
+    def check_records(self) -> None:
+        """Raise `BackendError` if nothing can be recorded."""
+        ...
+
     def add_cpu_seconds(self, owner: Owner, cpu_seconds: float) -> None:
         """Count CPU seconds of a key."""
         ...
 
     def add_run(self, record: AuditRecord) -> None:
         """Record and count a run that has ended."""
+        ...
+
+    def add_action(self, record: AuditRecord) -> None:
+        """Record what a key has done besides runs."""
         ...
 
     # sessions
@@ -74,10 +83,16 @@ class NoJournal:
     async def check(self, owner: Owner) -> None:
         """Do nothing."""
 
+    def check_records(self) -> None:
+        """Do nothing."""
+
     def add_cpu_seconds(self, owner: Owner, cpu_seconds: float) -> None:
         """Do nothing."""
 
     def add_run(self, record: AuditRecord) -> None:
+        """Do nothing."""
+
+    def add_action(self, record: AuditRecord) -> None:
         """Do nothing."""
 
     async def check_sessions(self, owner: Owner, own_count: int) -> None:
@@ -101,6 +116,62 @@ class NoJournal:
 
     async def check_elsewhere(self, owner: Owner, identifier: str) -> None:
         """Do nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """What a request is about to do with a session. See `AuditRecord`."""
+
+    name: SessionAction
+    target: str | None = None
+    size_bytes: int | None = None
+
+
+@contextlib.contextmanager
+def recorded_action(
+    journal: ServerJournal, owner: Owner, session: HostedSession, action: Action | None
+) -> Generator[None]:
+    """Record an action that takes the time of the context, however it ends; nothing for None.
+
+    Raise `BackendError` if it cannot be recorded.
+    """
+    if action is None:
+        yield
+        return
+    journal.check_records()
+    began, began_clock = time.time(), time.monotonic()
+    outcome = "ok"
+    try:
+        yield
+    except BaseException as error:
+        outcome = _outcome_of(error)
+        raise
+    finally:
+        record = AuditRecord(
+            time=began,
+            key_id=owner.id,
+            key_name=owner.name,
+            door=owner.door,
+            action=action.name,
+            session=session.identifier,
+            outcome=outcome,
+            seconds=round(time.monotonic() - began_clock, 6),
+            target=action.target,
+            size_bytes=action.size_bytes,
+        )
+        journal.add_action(record)
+
+
+def _outcome_of(error: BaseException) -> str:
+    match error:
+        case asyncio.CancelledError() | GeneratorExit():
+            return "abandoned"
+        case ExecutorStopped():
+            return "stopped"
+        case Refusal() | SessionError() | WorkspaceError():
+            return "refused"
+        case _:
+            return "failed"
 
 
 @contextlib.contextmanager

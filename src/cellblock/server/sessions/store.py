@@ -26,7 +26,7 @@ from .background import BackgroundRuns
 from .disk_quota import DiskQuota
 from .executors import ServedExecutor
 from .factory import session_factory
-from .journal import NoJournal, ServerJournal, recorded, session_record
+from .journal import Action, NoJournal, ServerJournal, recorded, recorded_action, session_record
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun, translate_stop
 
@@ -115,16 +115,19 @@ class SessionStore:
         return idle_end if max_age is None else min(idle_end, session.created_at + max_age)
 
     @contextlib.asynccontextmanager
-    async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[HostedSession]:
+    async def use(
+        self, owner: Owner, identifier: str, action: Action | None = None
+    ) -> AsyncGenerator[HostedSession]:
         """Yield an open session, made on first use. It does not expire during the context.
 
         Raise `TooManySessions`, `SessionElsewhere`, `Draining`, `PolicyNotSupported`, and what
-        starting an executor raises.
+        starting an executor raises. `action` is what the context does, for the audit log.
         """
         if (session := self._sessions.get((owner.id, identifier))) is None:
             session = await self._find_or_make(owner, identifier)
         async with self._using(session):
-            yield session
+            with recorded_action(self.journal, owner, session, action):
+                yield session
 
     @contextlib.asynccontextmanager
     async def _using(self, session: HostedSession) -> AsyncGenerator[None]:

@@ -33,7 +33,7 @@ from .registry import (
 from .usage import SECONDS_A_DAY, cpu_seconds_of, today
 
 Arguments = ParamSpec("Arguments")
-MAX_WAITING = 10_000  # records in memory; no run begins beyond that
+MAX_WAITING = 10_000  # records in memory; nothing to record begins beyond that
 _INTERVAL = 0.1  # seconds between batches
 _HEARTBEAT = 10.0  # seconds between batches if there is nothing to write
 _RETRY = 1.0  # seconds until the next attempt, if the database fails
@@ -47,7 +47,7 @@ class StateJournal:
 
     Belongs to one event loop. Records and usage wait in memory, and a thread writes them, at once
     if it is idle. If the database fails they wait until it works again, and new runs are refused
-    once `MAX_WAITING` records wait: no run goes unrecorded.
+    once `MAX_WAITING` records wait: nothing goes unrecorded.
 
     audit_days   how long records are kept
     """
@@ -89,15 +89,19 @@ class StateJournal:
 
         Raise `BackendError` if too many records wait, or the database fails.
         """
-        if self._waiting_records >= MAX_WAITING:
-            raise BackendError(
-                f"The database does not accept the audit log: {MAX_WAITING} records wait."
-            )
+        self.check_records()
         quota = owner.quotas.cpu_seconds_a_day
         if quota is not None and await self._cpu_seconds_today(owner.id) >= quota:
             raise TooManyRuns(
                 f"This key has used its {quota:g} CPU seconds of today (UTC).",
                 SECONDS_A_DAY - int(time.time()) % SECONDS_A_DAY,
+            )
+
+    def check_records(self) -> None:
+        """Raise `BackendError` if too many records wait."""
+        if self._waiting_records >= MAX_WAITING:
+            raise BackendError(
+                f"The database does not accept the audit log: {MAX_WAITING} records wait."
             )
 
     def add_cpu_seconds(self, owner: Owner, cpu_seconds: float) -> None:
@@ -110,7 +114,14 @@ class StateJournal:
         usage = self._waiting.usage_of(record.key_id, record.key_name, today())
         usage.runs += 1
         usage.run_seconds += record.seconds
-        self._add(record)
+        self.add_action(record)
+
+    def add_action(self, record: AuditRecord) -> None:
+        """Record what a key has done."""
+        names = ("session", "run", "language", "target")
+        texts = {name: storable(text) for name in names if (text := getattr(record, name))}
+        self._waiting.audit.append(replace(record, server=self._server.name, **texts))
+        self._changed.set()
 
     # sessions
 
@@ -143,7 +154,7 @@ class StateJournal:
         """Record the start or the end of a session, and count the start."""
         if record.action == "session.start":
             self._waiting.usage_of(record.key_id, record.key_name, today()).sessions += 1
-        self._add(record)
+        self.add_action(record)
 
     async def others(self, owner: Owner) -> list[OtherSession]:
         """Return the sessions of an owner that other servers have. Raise `BackendError`."""
@@ -154,14 +165,6 @@ class StateJournal:
         for other in await self.others(owner):
             if other.identifier == storable(identifier):
                 raise elsewhere(other)
-
-    def _add(self, record: AuditRecord) -> None:
-        texts = (record.session, record.run, record.language)
-        session, run, language = (text and storable(text) for text in texts)
-        self._waiting.audit.append(
-            replace(record, server=self._server.name, session=session, run=run, language=language)
-        )
-        self._changed.set()
 
     @property
     def _waiting_records(self) -> int:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Literal
+
+SessionAction = Literal[
+    "restart", "fork", "checkpoint", "checkpoint.delete", "restore", "file.upload", "file.delete"
+]
 
 
 @dataclass(frozen=True)
@@ -29,19 +34,24 @@ class OtherSession:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRecord:
-    """Who did what, when, and how it ended. It has no code, output, file or variable.
+    """Who did what, when, and how it ended. It has no code, output or variable, no name and no
+    content of a file, and no name of a checkpoint: those are what clients work with.
 
     time       when it began, in seconds since 1970
     key_id, key_name   the key, and its name at that time
     server     the name of the server, or of the machine of a command
     door       the protocol of the request; "command line" for `cellblock keys`
-    action     "run", "command", "session.start", "session.end", "key.add" or "key.revoke"
+    action     "run", "command", "session.start", "session.end", "sign-in", "key.add",
+               "key.revoke", or a `SessionAction`
     session    the identifier that the client has chosen; None for a fresh process
     run        the ID of the run
     outcome    that of the result; "abandoned" if its client went away before, "stopped" if its
                session was ended, "failed" if the server could not run it, "refused" if it was not
                begun, as with a full disk; of the end of a session, its reason
     seconds, cpu_seconds   how long it took; the age of a session that has ended
+    target     the identifier of the session that a fork has made
+    size_bytes   of the files of an upload together
+    by_key_id    the key of the administrator who has added or revoked the key in the console
     """
 
     time: float
@@ -56,6 +66,9 @@ class AuditRecord:
     outcome: str = "ok"
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    target: str | None = None
+    size_bytes: int | None = None
+    by_key_id: str | None = None
 
     def to_json(self) -> str:
         """Return one line of JSON, without what is None. The time is in ISO 8601 (UTC)."""

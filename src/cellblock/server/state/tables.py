@@ -83,6 +83,9 @@ class AuditRow(Base):
     outcome: Mapped[str] = mapped_column(String(40))
     seconds: Mapped[float] = mapped_column(Float)
     cpu_seconds: Mapped[float] = mapped_column(Float)
+    target: Mapped[str | None] = mapped_column(Text)
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    by_key_id: Mapped[str | None] = mapped_column(String(16))
 
 
 class ServerRow(Base):

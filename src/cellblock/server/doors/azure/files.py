@@ -12,9 +12,10 @@ from ...http.services import Services
 from ...owners import Owner
 from ...refusals import FileMissing
 from ...sessions.files import FileInfo
+from ...sessions.journal import Action
 from . import answers
 from .requests import Query, read_query
-from .uploads import save, uploaded_files
+from .uploads import save, upload_action, uploaded_files
 
 
 class FileOperations:
@@ -63,7 +64,8 @@ class FileOperations:
     async def delete(self, request: Request, owner: Owner) -> Response:
         """Answer DELETE files/NAME."""
         query = read_query(request)
-        async with self._store.use(owner, query.identifier) as session:
+        action = Action(name="file.delete")
+        async with self._store.use(owner, query.identifier, action) as session:
             await asyncio.to_thread(session.files.delete, _name(request))
         return Response(status_code=204)
 
@@ -72,7 +74,7 @@ class FileOperations:
         max_bytes, found = self._store.settings.max_file_bytes, list[FileInfo]()
         async with (
             uploaded_files(request, max_bytes) as uploads,
-            self._store.use(owner, query.identifier) as session,
+            self._store.use(owner, query.identifier, upload_action(uploads)) as session,
         ):
             for given, upload in uploads:
                 name = f"{folder}/{given}" if folder else given

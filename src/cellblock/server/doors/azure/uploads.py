@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from functools import partial
 from typing import BinaryIO
 from urllib.parse import quote, unquote
@@ -22,6 +22,7 @@ from ....limits import KIB
 from ...http.bodies import body_chunks
 from ...refusals import InvalidRequest, TooLarge
 from ...sessions.files import SessionFiles, split_name
+from ...sessions.journal import Action
 
 _FRAME_BYTES = 64 * KIB  # boundaries and headers of the parts
 _MAX_FILES, _MAX_FIELDS = 16, 16
@@ -69,6 +70,11 @@ async def uploaded_files(
         yield [("/".join(split_name(_file_name(file, client))), file) for file in files]
     finally:
         await form.close()
+
+
+def upload_action(uploads: Iterable[tuple[str, UploadFile]]) -> Action:
+    """Return what is recorded of uploads."""
+    return Action(name="file.upload", size_bytes=sum(file.size or 0 for _, file in uploads))
 
 
 def save(files: SessionFiles, name: str, upload: BinaryIO) -> None:

@@ -14,6 +14,7 @@ from pydantic import Field
 from ....errors import CellblockError
 from ...owners import ANONYMOUS, Owner
 from ...refusals import SessionNotFound, TooManySessions
+from ...sessions.journal import Action
 from ...sessions.session import HostedSession
 from ...sessions.store import SessionStore
 
@@ -60,19 +61,28 @@ def owner_of_request(request: Any) -> Owner:
 
 @contextlib.asynccontextmanager
 async def open_session(
-    get_store: StoreSource, context: Context[Any, Any], session_id: str
+    get_store: StoreSource,
+    context: Context[Any, Any],
+    session_id: str,
+    action: Action | None = None,
 ) -> AsyncGenerator[OpenSession]:
-    """Yield a session, created on first use. Errors of this library become `ToolError`s."""
+    """Yield a session, created on first use. Errors of this library become `ToolError`s.
+
+    `action` is what the context does, for the audit log.
+    """
     with tool_errors():
         store, owner = await get_store(), owner_of(context)
         known = {session.identifier for session in store.sessions_of(owner)}
-        async with store.use(owner, session_id) as session:
+        async with store.use(owner, session_id, action) as session:
             yield OpenSession(store, owner, session, session_id not in known)
 
 
 @contextlib.asynccontextmanager
 async def open_existing(
-    get_store: StoreSource, context: Context[Any, Any], session_id: str
+    get_store: StoreSource,
+    context: Context[Any, Any],
+    session_id: str,
+    action: Action | None = None,
 ) -> AsyncGenerator[OpenSession]:
     """Yield a session as `open_session` does, but raise `ToolError` if there is none."""
     with tool_errors():
@@ -82,7 +92,7 @@ async def open_existing(
         except SessionNotFound:
             await store.journal.check_elsewhere(owner, session_id)
             raise
-        async with open_session(get_store, context, session_id) as opened:
+        async with open_session(get_store, context, session_id, action) as opened:
             yield opened
 
 

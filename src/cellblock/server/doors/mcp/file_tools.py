@@ -14,7 +14,9 @@ from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
+from ...refusals import TooLarge
 from ...sessions.files import FileInfo, SessionFiles
+from ...sessions.journal import Action
 from . import file_content
 from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session
 from .declaration import declare_tool
@@ -122,10 +124,11 @@ class FileTools:
     ) -> WrittenFile:
         """Create or replace a file of a session. Missing folders are created."""
         data = _decode(content, encoding)
-        async with open_session(self._get_store, ctx, session_id) as opened:
+        action = Action(name="file.upload", size_bytes=len(data))
+        async with open_session(self._get_store, ctx, session_id, action) as opened:
             limit = opened.store.settings.max_file_bytes
             if len(data) > limit:
-                raise ToolError(
+                raise TooLarge(
                     f"{path} has {len(data)} bytes. At most {limit} are accepted. "
                     "Write a smaller file, or let code in the session make it."
                 )

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from ...refusals import SessionNotFound
+from ...refusals import InvalidRequest, SessionNotFound
 from ...sessions.forks import fork_session
+from ...sessions.journal import Action
 from .callers import (
     DEFAULT_SESSION,
     ExistingSessionId,
@@ -84,7 +84,8 @@ class SessionTools:
         end_commands: _EndCommands = False,
     ) -> CheckpointInfo:
         """Save the variables and the files of a session, to go back to them with `restore`."""
-        async with open_existing(self._get_store, ctx, session_id) as opened:
+        action = Action(name="checkpoint")
+        async with open_existing(self._get_store, ctx, session_id, action) as opened:
             executor = opened.session.checkpointable
             try:
                 saving = partial(
@@ -92,7 +93,7 @@ class SessionTools:
                 )
                 saved = await opened.store.call(opened.session, saving)
             except ValueError as error:  # the name
-                raise ToolError(str(error)) from error
+                raise InvalidRequest(str(error)) from error
             names = [each.name for each in executor.checkpoints]
             return CheckpointInfo(session_id=session_id, name=saved.name, checkpoints=names)
 
@@ -107,7 +108,8 @@ class SessionTools:
 
         What happened since then is lost. A checkpoint can be restored several times.
         """
-        async with open_existing(self._get_store, ctx, session_id) as opened:
+        action = Action(name="restore")
+        async with open_existing(self._get_store, ctx, session_id, action) as opened:
             restoring = partial(opened.session.restore, name, end_commands=end_commands)
             await opened.store.call(opened.session, restoring)
             return SessionInfo(
@@ -118,7 +120,8 @@ class SessionTools:
         self, ctx: Context[Any, Any], name: _Name, session_id: ExistingSessionId = DEFAULT_SESSION
     ) -> SessionInfo:
         """Delete a checkpoint that is not needed any more. A session can have 16 of them."""
-        async with open_existing(self._get_store, ctx, session_id) as opened:
+        action = Action(name="checkpoint.delete")
+        async with open_existing(self._get_store, ctx, session_id, action) as opened:
             await opened.store.call(
                 opened.session, lambda: opened.session.checkpointable.drop(name)
             )
@@ -144,7 +147,8 @@ class SessionTools:
         Try something in the copy: the original does not change.
         """
         new_id = new_session_id or f"fork-{uuid4().hex[:12]}"
-        async with open_existing(self._get_store, ctx, session_id) as opened:
+        action = Action(name="fork", target=new_id)
+        async with open_existing(self._get_store, ctx, session_id, action) as opened:
             await fork_session(
                 opened.store,
                 opened.owner,
@@ -173,7 +177,7 @@ class SessionTools:
             except SessionNotFound:
                 return SessionInfo(session_id=session_id, message="There was no such session.")
             if keep_files:
-                async with store.use(owner, session_id):
+                async with store.use(owner, session_id, Action(name="restart")):
                     await store.call(session, session.executor.restart)
             else:
                 await store.close_session(owner, session_id)

@@ -21,6 +21,7 @@ from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest
 from ...sessions.files import FileInfo, split_name
+from ...sessions.journal import Action
 from .answers import FileEntry, FileList, answer
 from .live_run import use_existing
 
@@ -55,9 +56,10 @@ class FileOperations:
         ):
             async for chunk in body_chunks(request, self._store.settings.max_file_bytes):
                 await asyncio.to_thread(spool.write, chunk)
+            action = Action(name="file.upload", size_bytes=spool.tell())
             spool.seek(0)
             copy = partial(shutil.copyfileobj, cast(BinaryIO, spool))
-            async with use_existing(self._store, owner, session_id) as session:
+            async with use_existing(self._store, owner, session_id, action) as session:
                 await asyncio.to_thread(session.files.write, path, copy)
                 info = await asyncio.to_thread(session.files.info, path)
         return answer(FileEntry.of(info))
@@ -77,8 +79,8 @@ class FileOperations:
 
     async def delete_file(self, request: Request, owner: Owner) -> Response:
         """Answer DELETE sessions/ID/files/PATH, which is a file or a folder."""
-        path = _path(request)
-        async with use_existing(self._store, owner, _session_id(request)) as session:
+        path, action = _path(request), Action(name="file.delete")
+        async with use_existing(self._store, owner, _session_id(request), action) as session:
             await asyncio.to_thread(session.files.delete, path, folders=True)
         return Response(status_code=204)
 

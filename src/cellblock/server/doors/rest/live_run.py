@@ -15,6 +15,7 @@ from ....executors.frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from ....results import ResultBuilder
 from ...owners import Owner
 from ...refusals import Draining
+from ...sessions.journal import Action
 from ...sessions.session import HostedSession, SessionRun
 from ...sessions.store import SessionStore
 from .answers import ErrorDetail, RunInfo, RunResult, RunStatus, to_time
@@ -250,11 +251,11 @@ class LiveRun:
 
 @contextlib.asynccontextmanager
 async def use_existing(
-    store: SessionStore, owner: Owner, identifier: str
+    store: SessionStore, owner: Owner, identifier: str, action: Action | None = None
 ) -> AsyncGenerator[HostedSession]:
     """Yield a session as `store.use` does, but raise `SessionNotFound` if there is none."""
     store.find(owner, identifier)
-    async with store.use(owner, identifier) as session:
+    async with store.use(owner, identifier, action) as session:
         yield session
 
 

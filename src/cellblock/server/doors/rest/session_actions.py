@@ -12,6 +12,7 @@ from ....errors import CheckpointError, SessionError
 from ...owners import Owner
 from ...refusals import CheckpointNotFound, InvalidRequest, SessionNotFound
 from ...sessions.forks import fork_session
+from ...sessions.journal import Action
 from ...sessions.session import HostedSession
 from ...sessions.store import SessionStore
 from .answers import CheckpointInfo, SessionInfo
@@ -70,7 +71,7 @@ class SessionActions:
 
     async def restart(self, owner: Owner, session_id: str) -> SessionInfo:
         """Delete the variables of a session."""
-        async with use_existing(self._store, owner, session_id) as session:
+        async with use_existing(self._store, owner, session_id, Action(name="restart")) as session:
             await self._store.call(session, session.executor.restart)
             return self._describe(session)
 
@@ -79,7 +80,8 @@ class SessionActions:
         new_id = body.id or _new_id()
         if self._exists(owner, new_id):
             raise SessionError(f"There is already a session {new_id!r}. Use another identifier.")
-        async with use_existing(self._store, owner, session_id) as session:
+        action = Action(name="fork", target=new_id)
+        async with use_existing(self._store, owner, session_id, action) as session:
             if body.checkpoint is not None:
                 _check_checkpoint(session, body.checkpoint)
             await fork_session(
@@ -98,7 +100,8 @@ class SessionActions:
         self, owner: Owner, session_id: str, body: NewCheckpoint
     ) -> CheckpointInfo:
         """Save the variables and files of a session."""
-        async with use_existing(self._store, owner, session_id) as session:
+        action = Action(name="checkpoint")
+        async with use_existing(self._store, owner, session_id, action) as session:
             source = session.checkpointable
             if not body.replace and any(each.name == body.name for each in source.checkpoints):
                 raise CheckpointError(f"There is already a checkpoint {body.name!r}.")
@@ -118,13 +121,14 @@ class SessionActions:
 
     async def drop_checkpoint(self, owner: Owner, session_id: str, name: str) -> None:
         """Delete a checkpoint. Raise `CheckpointNotFound`."""
-        async with use_existing(self._store, owner, session_id) as session:
+        action = Action(name="checkpoint.delete")
+        async with use_existing(self._store, owner, session_id, action) as session:
             _check_checkpoint(session, name)
             await self._store.call(session, lambda: session.checkpointable.drop(name))
 
     async def restore(self, owner: Owner, session_id: str, body: RestoreRequest) -> SessionInfo:
         """Go back to a checkpoint. Raise `CheckpointNotFound`."""
-        async with use_existing(self._store, owner, session_id) as session:
+        async with use_existing(self._store, owner, session_id, Action(name="restore")) as session:
             _check_checkpoint(session, body.checkpoint)
             restoring = partial(session.restore, body.checkpoint, end_commands=body.end_commands)
             await self._store.call(session, restoring)
