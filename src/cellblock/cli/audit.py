@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from .options.types import Since
@@ -13,8 +15,10 @@ from .serve import database_option, open_state
               help="What began since then: 2026-11-26T19:00 (UTC), or 24h ago.")  # fmt: skip
 @click.option("--until", type=Since(), metavar="TIME", help="What began before this time.")
 @click.option("--key", metavar="KEY", help="What the key with this name or ID did.")
+@click.option("--session", metavar="ID", help="What happened in the session.")
+@click.option("--action", metavar="NAME", help="Only this, such as run or file.upload.")
 @database_option
-def command(since: float | None, until: float | None, key: str | None, database: str | None) -> int:
+def command(database: str | None, **chosen: Any) -> int:
     """Print who did what and when, as one JSON object a line, oldest first.
 
     There is one line for each run and command that has ended, for what was done to sessions and
@@ -22,8 +26,8 @@ def command(since: float | None, until: float | None, key: str | None, database:
     code, output, variables, or names of files and checkpoints.
     """
     with open_state(database) as engine:
-        from ..server.state.audit import read_audit
+        from ..server.state.audit import AuditFilter, read_audit
 
-        for record in read_audit(engine, since=since, until=until, key=key):
+        for record in read_audit(engine, AuditFilter(**chosen)):
             click.echo(record.to_json())
     return 0

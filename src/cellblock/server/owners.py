@@ -66,8 +66,9 @@ class Overrides:
 class Owner:
     """Who owns a session. `id` is the identifier of the key, never the key itself.
 
-    name   the name of the key
-    door   through which the present request came
+    name       the name of the key
+    door       through which the present request came
+    is_admin   whether the key may manage all keys, and see what they have done
     """
 
     id: str
@@ -75,6 +76,12 @@ class Owner:
     overrides: Overrides = Overrides()
     name: str = ""
     door: str = ""
+    is_admin: bool = False
+
+    @property
+    def visible_key_id(self) -> str | None:
+        """The ID of the only key whose records the owner may see; None for all keys."""
+        return None if self.is_admin else self.id
 
     def check_session_quota(self, count: int) -> None:
         """Raise `TooManySessions` if the owner can have no more than `count` sessions."""

@@ -13,6 +13,7 @@ CellblockError
     ├── RunIdReused                      another run has the ID that the client chose
     ├── CheckpointNotFound (LookupError)  there is no such checkpoint
     ├── PageNotFound (LookupError)       the console has no such page
+    ├── NoRecords (LookupError)          a server without keys keeps none
     ├── FileMissing (LookupError)        the session has no such file
     ├── TooLarge                         a body or file exceeds its limit
     ├── TooManySessions                  the key or the server has no session left
@@ -81,6 +82,10 @@ class CheckpointNotFound(Refusal, LookupError):
 
 class PageNotFound(Refusal, LookupError):
     """The console has no such page."""
+
+
+class NoRecords(Refusal, LookupError):
+    """The server has no keys, and so keeps no records."""
 
 
 class FileMissing(Refusal, LookupError):

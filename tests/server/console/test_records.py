@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from cellblock.server.console.usage_chart import MEASURES, usage_chart
-from cellblock.server.state.audit import recent_audit
+from cellblock.server.state.audit import AuditFilter, recent_audit
 from cellblock.server.state.database import open_database
 from cellblock.server.state.records import AuditRecord
 from cellblock.server.state.tables import AuditRow
@@ -63,9 +63,9 @@ def test_the_newest_records_come_first_and_older_ones_after_them(tmp_path: Path)
                 time=0.0, key_id="ab"[number % 2], key_name="", door="", action=str(number)
             )
             connection.execute(insert(AuditRow).values(**asdict(record)))
-    newest = recent_audit(engine, key_id=None, before=None, limit=2)
-    older = recent_audit(engine, key_id=None, before=newest[-1][0], limit=9)
-    own = recent_audit(engine, key_id="b", before=None, limit=9)
+    newest = recent_audit(engine, AuditFilter(), before=None, limit=2)
+    older = recent_audit(engine, AuditFilter(), before=newest[-1][0], limit=9)
+    own = recent_audit(engine, AuditFilter(owner_id="b"), before=None, limit=9)
     engine.dispose()
     assert [record.action for _, record in newest] == ["4", "3"]
     assert [record.action for _, record in older] == ["2", "1", "0"]

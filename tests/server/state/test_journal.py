@@ -13,7 +13,7 @@ from sqlalchemy import Engine, text
 from cellblock.errors import BackendError
 from cellblock.server.owners import Owner, Quotas
 from cellblock.server.refusals import TooManyRuns
-from cellblock.server.state.audit import clean_up, read_audit
+from cellblock.server.state.audit import AuditFilter, clean_up, read_audit
 from cellblock.server.state.batch import Batch, write
 from cellblock.server.state.database import open_database
 from cellblock.server.state.journal import MAX_WAITING, StateJournal
@@ -37,7 +37,7 @@ def _record(run: str = "1", **values: object) -> AuditRecord:
 
 
 def _runs(engine: Engine) -> list[str | None]:
-    return [record.run for record in read_audit(engine)]
+    return [record.run for record in read_audit(engine, AuditFilter())]
 
 
 @contextlib.asynccontextmanager
@@ -155,7 +155,7 @@ def test_names_that_no_database_accepts_are_escaped(engine: Engine) -> None:
             journal.add_run(_record(session="a\0b\ud800é"))
 
     asyncio.run(check())
-    assert [each.session for each in read_audit(engine)] == ["a\\x00b\\ud800é"]
+    assert [each.session for each in read_audit(engine, AuditFilter())] == ["a\\x00b\\ud800é"]
 
 
 def test_a_server_that_was_taken_for_dead_has_its_sessions_again(engine: Engine) -> None:

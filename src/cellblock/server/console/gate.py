@@ -26,14 +26,15 @@ _SAFE_METHODS = ("GET", "HEAD")
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who looks at a page. `key_name` is None on a server without keys.
-
-    is_admin   whether the key may manage all keys, and see what they have done
-    """
+    """Who looks at a page. `key_name` is None on a server without keys."""
 
     owner: Owner
     key_name: str | None = None
-    is_admin: bool = False
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the key may manage all keys, and see what they have done."""
+        return self.owner.is_admin
 
     @property
     def pages(self) -> tuple[tuple[str, str], ...]:
@@ -67,7 +68,7 @@ class Gate:
             raise NotAuthenticated("Sign in to see this page.")
         info = await keys.find_active(sign_in.key_digest)
         request.state.key_id = info.id
-        return Visitor(replace(info.owner, door=DOOR), info.name, info.is_admin)
+        return Visitor(replace(info.owner, door=DOOR), info.name)
 
     async def sign_in(self, request: Request, key: str, answer: Response) -> None:
         """Set the cookie of a new sign-in, and record it.

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..http.services import Services
-from ..refusals import InvalidRequest, PageNotFound
-from ..state.audit import recent_audit
+from ..refusals import InvalidRequest, NoRecords
+from ..state.audit import AuditFilter, recent_audit
 from ..state.usage import read_usage, today
 from .gate import Visitor
 from .pages import Pages
@@ -29,16 +29,19 @@ class RecordPages:
     async def show_usage(self, request: Request, visitor: Visitor) -> Response:
         """Answer GET usage."""
         if self._state is None:
-            raise PageNotFound("A server without keys does not count what is used.")
+            raise NoRecords("A server without keys does not count what is used.")
         measures = {each.name: each for each in MEASURES}
         measure = measures.get(request.query_params.get("measure", MEASURES[0].name))
         days = _read_number(request.query_params.get("days", str(_DAYS[0])))
         if measure is None or days not in _DAYS:
             raise InvalidRequest("There is no such chart. Choose one on the page of usage.")
         last = today()
-        usage = await asyncio.to_thread(read_usage, self._state, since_day=last - days + 1)
-        if not visitor.is_admin:
-            usage = [each for each in usage if each.key_id == visitor.owner.id]
+        usage = await asyncio.to_thread(
+            read_usage,
+            self._state,
+            since_day=last - days + 1,
+            owner_id=visitor.owner.visible_key_id,
+        )
         return self._pages.answer(
             "usage.html",
             visitor,
@@ -52,12 +55,12 @@ class RecordPages:
     async def show_log(self, request: Request, visitor: Visitor) -> Response:
         """Answer GET log. The query `before` is the number of the oldest record seen."""
         if self._state is None:
-            raise PageNotFound("A server without keys keeps no log of who has run what.")
+            raise NoRecords("A server without keys keeps no log of who has done what.")
         before = request.query_params.get("before")
         found = await asyncio.to_thread(
             recent_audit,
             self._state,
-            key_id=None if visitor.is_admin else visitor.owner.id,
+            AuditFilter(owner_id=visitor.owner.visible_key_id),
             before=None if before is None else _read_number(before),
             limit=_MAX_RECORDS + 1,
         )

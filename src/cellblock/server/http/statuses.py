@@ -32,6 +32,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.RunIdReused, ErrorStatus(422, "IdempotencyKeyReused")),
     (refusals.CheckpointNotFound, ErrorStatus(404, "CheckpointNotFound")),
     (refusals.PageNotFound, ErrorStatus(404, "NotFound")),
+    (refusals.NoRecords, ErrorStatus(404, "NotFound")),
     (refusals.FileMissing, ErrorStatus(404, "FileNotFound")),
     (refusals.TooLarge, ErrorStatus(413, "PayloadTooLarge")),
     (refusals.TooManySessions, ErrorStatus(429, "TooManySessions", {"Retry-After": "10"})),

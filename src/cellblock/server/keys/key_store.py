@@ -52,7 +52,7 @@ class KeyInfo:
     @property
     def owner(self) -> Owner:
         """The owner of what is done with the key."""
-        return Owner(self.id, self.quotas, self.overrides, self.name)
+        return Owner(self.id, self.quotas, self.overrides, self.name, is_admin=self.is_admin)
 
 
 class _RecentKeys:
@@ -212,7 +212,7 @@ def digest_of(key: str) -> str:
 
 def _audit_row(action: str, key: KeyRow, by: Owner | None) -> AuditRow:
     record = AuditRecord(
-        time=time.time(),
+        time=round(time.time(), 6),  # as clients see it
         key_id=key.id,
         key_name=key.name,
         server=socket.gethostname(),

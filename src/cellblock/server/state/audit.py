@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sqlalchemy import Engine, delete, or_, select
+from sqlalchemy import ColumnElement, Engine, delete, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from .database import database_error
-from .records import AuditRecord, ServerIdentity
+from .records import AuditRecord, ServerIdentity, storable
 from .registry import end_lost
 from .tables import AuditRow, SessionRow
 
@@ -16,27 +17,46 @@ _ROWS = 500  # that are read at once
 _COLUMNS = [column for column in AuditRow.__table__.columns if column.name != "id"]
 
 
-def read_audit(
-    engine: Engine,
-    *,
-    since: float | None = None,
-    until: float | None = None,
-    key: str | None = None,
-) -> Iterator[AuditRecord]:
-    """Yield records in the order in which they were written. Times are seconds since 1970.
+@dataclass(frozen=True, kw_only=True)
+class AuditFilter:
+    """Which records to read. Times are seconds since 1970. None means all.
 
+    owner_id       the ID of the only key whose records may be read
     since, until   when they began: at or after `since`, before `until`
-    key            the ID or the name of a key
+    key            the ID or the name of a key, also of one that has added or revoked others
+    session        the identifier of a session, also of one that a fork has made
+    """
+
+    owner_id: str | None = None
+    since: float | None = None
+    until: float | None = None
+    key: str | None = None
+    session: str | None = None
+    action: str | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """Yield what all chosen rows have."""
+        if self.owner_id is not None:
+            yield AuditRow.key_id == self.owner_id
+        if self.since is not None:
+            yield AuditRow.time >= self.since
+        if self.until is not None:
+            yield AuditRow.time < self.until
+        for text, columns in (
+            (self.key, (AuditRow.key_id, AuditRow.key_name, AuditRow.by_key_id)),
+            (self.session, (AuditRow.session, AuditRow.target)),
+            (self.action, (AuditRow.action,)),
+        ):
+            if text is not None:
+                yield or_(*(column == storable(text) for column in columns))
+
+
+def read_audit(engine: Engine, chosen: AuditFilter) -> Iterator[AuditRecord]:
+    """Yield records in the order in which they were written.
 
     Raise `BackendError` if the database fails.
     """
-    query = select(*_COLUMNS).order_by(AuditRow.id)
-    if since is not None:
-        query = query.where(AuditRow.time >= since)
-    if until is not None:
-        query = query.where(AuditRow.time < until)
-    if key is not None:
-        query = query.where(or_(AuditRow.key_id == key, AuditRow.key_name == key))
+    query = select(*_COLUMNS).where(*chosen.conditions()).order_by(AuditRow.id)
     try:
         with engine.connect() as connection:
             for row in connection.execution_options(yield_per=_ROWS).execute(query).mappings():
@@ -46,18 +66,14 @@ def read_audit(
 
 
 def recent_audit(
-    engine: Engine, *, key_id: str | None, before: int | None, limit: int
+    engine: Engine, chosen: AuditFilter, *, before: int | None, limit: int
 ) -> list[tuple[int, AuditRecord]]:
     """Return the newest records with their numbers, newest first.
 
-    key_id   of whose records; None for those of all keys
-    before   only those with a smaller number
-
-    Raise `BackendError`.
+    `before` leaves out those whose number is not smaller. Raise `BackendError`.
     """
-    query = select(AuditRow.id, *_COLUMNS).order_by(AuditRow.id.desc()).limit(limit)
-    if key_id is not None:
-        query = query.where(AuditRow.key_id == key_id)
+    query = select(AuditRow.id, *_COLUMNS).where(*chosen.conditions())
+    query = query.order_by(AuditRow.id.desc()).limit(limit)
     if before is not None:
         query = query.where(AuditRow.id < before)
     try:

@@ -120,7 +120,8 @@ class StateJournal:
         """Record what a key has done."""
         names = ("session", "run", "language", "target")
         texts = {name: storable(text) for name in names if (text := getattr(record, name))}
-        self._waiting.audit.append(replace(record, server=self._server.name, **texts))
+        time = round(record.time, 6)  # as clients see it, and send it as a filter
+        self._waiting.audit.append(replace(record, time=time, server=self._server.name, **texts))
         self._changed.set()
 
     # sessions

@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from .database import database_error
+from .records import storable
 from .tables import UsageRow
 
 SECONDS_A_DAY = 86_400
@@ -69,9 +70,16 @@ def cpu_seconds_of(engine: Engine, key_id: str, day: int) -> float:
 
 
 def read_usage(
-    engine: Engine, *, since_day: int | None = None, key: str | None = None
+    engine: Engine,
+    *,
+    since_day: int | None = None,
+    key: str | None = None,
+    owner_id: str | None = None,
 ) -> list[DailyUsage]:
-    """Return what each key has used, by day and name. `key` is the ID or the name of one.
+    """Return what each key has used, by day and name.
+
+    key        the ID or the name of a key
+    owner_id   the ID of the only key whose usage may be read; None for all
 
     Raise `BackendError`.
     """
@@ -79,7 +87,10 @@ def read_usage(
     if since_day is not None:
         query = query.where(UsageRow.day >= since_day)
     if key is not None:
-        query = query.where(or_(UsageRow.key_id == key, UsageRow.key_name == key))
+        text = storable(key)
+        query = query.where(or_(UsageRow.key_id == text, UsageRow.key_name == text))
+    if owner_id is not None:
+        query = query.where(UsageRow.key_id == owner_id)
     try:
         with engine.connect() as connection:
             return [DailyUsage(**row) for row in connection.execute(query).mappings()]

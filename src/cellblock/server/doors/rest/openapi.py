@@ -20,7 +20,7 @@ _ERRORS = {
     401: "The API key is missing or not valid",
     403: "A server without keys was addressed by another name or from a page of another site, or "
     "the key's policy cannot be applied in containers",
-    404: "There is no such session, run, checkpoint or file",
+    404: "There is no such session, run, checkpoint or file, or the server keeps no records",
     408: "The client stopped sending the request",
     409: "The session cannot do this in its present state",
     413: "The body is too large",
@@ -112,9 +112,13 @@ def _path_parameter(name: str) -> dict[str, Any]:
 
 def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for each in operation.parameters:
-        bounds = {"minimum": 0, "maximum": MAX_POSITION} if each.kind == "integer" else {}
+        bounds: dict[str, int | str] = (
+            {"minimum": 0, "maximum": MAX_POSITION} if each.kind == "integer" else {}
+        )
         if each.max_length is not None:
             bounds = {"minLength": 1, "maxLength": each.max_length}
+        if each.format is not None:
+            bounds = {"format": each.format}
         yield {
             "name": each.name,
             "in": each.place,

@@ -22,6 +22,7 @@ from .answers import (
 from .commands import CommandOperations
 from .files import FileOperations
 from .live_runs import LiveRuns
+from .records import MAX_RECORDS, AuditPage, RecordOperations, UsageList
 from .requests import (
     MAX_KEY_LENGTH,
     CommandRequest,
@@ -44,6 +45,7 @@ class Parameter:
     """A parameter of the query or the header, which is always optional.
 
     max_length   of a string that must not be empty; None for other parameters
+    format       of a string, such as "date-time"
     """
 
     name: str
@@ -51,6 +53,7 @@ class Parameter:
     description: str
     place: str = "query"
     max_length: int | None = None
+    format: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,19 @@ _IDEMPOTENCY_KEY = Parameter(
 _FOLDER = Parameter("folder", "string", "The folder to list. Default: the session's.")
 _RECURSIVE = Parameter("recursive", "boolean", "List the folders in it too.")
 _RANGE = Parameter("Range", "string", "A range of bytes, such as bytes=0-999.", "header")
+_KEY = Parameter("key", "string", "The name or the ID of a key.")
+_AUDIT = (
+    Parameter("since", "string", "What began at this time or later.", format="date-time"),
+    Parameter("until", "string", "What began before this time.", format="date-time"),
+    _KEY,
+    Parameter("session", "string", "The identifier of a session."),
+    Parameter("action", "string", "The action, such as run."),
+    Parameter("before", "integer", "The `next_before` of an earlier answer."),
+    Parameter("limit", "integer", f"How many, 1 to {MAX_RECORDS}. Default: 100."),
+)
+_USAGE_SINCE = Parameter(
+    "since", "string", "From the day (UTC) of this time. Default: 30 days ago.", format="date-time"
+)
 _SESSION = "/sessions/{session_id}"
 _FILE = _SESSION + "/files/{path}"
 
@@ -116,6 +132,7 @@ def operations(services: Services, runs: LiveRuns, actions: SessionActions) -> l
         *_session_operations(sessions),
         *_checkpoint_operations(sessions),
         *_file_operations(FileOperations(services)),
+        *_record_operations(RecordOperations(services)),
     ]
 
 
@@ -197,4 +214,15 @@ def _file_operations(files: FileOperations) -> list[Operation]:
                   parameters=(_RANGE,)),
         Operation("files", "DELETE", _FILE, files.delete_file, "Delete a file or folder",
                   (Answer(204, None, "Deleted"),)),
+    ]  # fmt: skip
+
+
+def _record_operations(records: RecordOperations) -> list[Operation]:
+    return [
+        Operation("records", "GET", "/audit", records.list_audit,
+                  "List who did what, newest first: this key, or all for an administrator",
+                  (Answer(200, AuditPage),), parameters=_AUDIT),
+        Operation("records", "GET", "/usage", records.list_usage,
+                  "List what was used by day: by this key, or by all for an administrator",
+                  (Answer(200, UsageList),), parameters=(_USAGE_SINCE, _KEY)),
     ]  # fmt: skip
