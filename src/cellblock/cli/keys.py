@@ -31,14 +31,14 @@ def command() -> None:
 @click.argument("name")
 @click.option("--days", type=FiniteFloat(min=0, min_open=True), help="Expire after DAYS.")
 @click.option("--max-sessions", type=click.IntRange(min=1), help="Sessions at one time.")
-@click.option("--max-running", type=click.IntRange(min=1), help="Runs at one time.")
+@click.option("--max-running", type=click.IntRange(min=1), help="Runs at one time on a server.")
 @click.option(
     "--cpu-seconds",
     type=FiniteFloat(min=0, min_open=True),
     help="CPU seconds of all runs in a day (UTC).",
 )
 @click.option("--disk", type=Size(MIB), metavar="SIZE",
-              help="Bytes on disk of all sessions together, such as 2G.")  # fmt: skip
+              help="Bytes on disk of all sessions on a server, such as 2G.")  # fmt: skip
 @click.option("--memory", type=Size(MIN_MEMORY_BYTES), metavar="SIZE",
               help="Memory limit of one run, such as 512M.")  # fmt: skip
 @click.option("--timeout", type=FiniteFloat(min=1), metavar="SECONDS",

@@ -114,6 +114,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--audit-days", type=FiniteFloat(min=1), default=365, show_default=True,
               metavar="DAYS", help="How long the audit log is kept.")  # fmt: skip
 @click.option("--no-auth", is_flag=True, help="Accept clients without keys, on loopback only.")
+@click.option("--no-console", is_flag=True, help="Do not serve the pages at /console.")
 @click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="TLS certificate (PEM).")  # fmt: skip
 @click.option("--private-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -157,6 +158,7 @@ def _server_settings(options: dict[str, Any]) -> ServerSettings:
             database_url=options["database"],
             audit_days=options["audit_days"],
             needs_keys=not options["no_auth"],
+            has_console=not options["no_console"],
             certificate=certificate,
             private_key=private_key,
             drain_seconds=options["drain"],

@@ -33,6 +33,8 @@ def create_app(
     services: Services,
     more_routes: Sequence[BaseRoute] = (),
     lifespan: StatelessLifespan[Starlette] | None = None,
+    *,
+    has_console: bool = True,
 ) -> Starlette:
     """Return the application. Enter `services.store` before, and leave it after serving.
 
@@ -57,7 +59,7 @@ def create_app(
             Route("/ready", ready),
             metrics.route,
             *more_routes,
-            *console_routes(services, runs, actions),
+            *(console_routes(services, runs, actions) if has_console else ()),
             *rest_routes(services, runs, actions),
             *nemo_skills_routes(services),
             *sandbox_fusion_routes(services),

@@ -44,6 +44,7 @@ class ServerSettings:
     database_url    the database of its state; None means the SQLite file of this user
     audit_days      how long the audit log is kept
     needs_keys      False accepts all clients, and keeps no state; only on a loopback address
+    has_console     whether people have the pages at /console
     certificate, private_key   PEM files for TLS; None serves plain HTTP
     drain_seconds   how long current runs and requests may take after SIGTERM
     stall_seconds   how long a client may not send the rest of a request, or not read an answer
@@ -55,6 +56,7 @@ class ServerSettings:
     database_url: str | None = None
     audit_days: float = 365.0
     needs_keys: bool = True
+    has_console: bool = True
     certificate: Path | None = None
     private_key: Path | None = None
     drain_seconds: int = 30
@@ -93,7 +95,7 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
             await stack.enter_async_context(journal)
         store = await stack.enter_async_context(SessionStore(sessions, journal))
         services = Services(store, keys, settings.stall_seconds, engine)
-        app = _make_app(services, print_note)
+        app = _make_app(services, settings, print_note)
         if settings.certificate is None and not is_loopback(settings.host):
             print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
         server = DrainingServer(_config(app, settings), services, settings.drain_seconds)
@@ -111,15 +113,15 @@ async def _open_state(settings: ServerSettings, stack: contextlib.AsyncExitStack
     return engine
 
 
-def _make_app(services: Services, print_note: PrintNote) -> ASGIApp:
+def _make_app(services: Services, settings: ServerSettings, print_note: PrintNote) -> ASGIApp:
     """Return the application, with the MCP door if its extra is installed."""
     if find_spec("mcp") is None:
         print_note(f"/mcp is not served: {MCP_MISSING}")
-        return create_app(services, [mcp_missing_route()])
+        return create_app(services, [mcp_missing_route()], has_console=settings.has_console)
     from .doors.mcp.http import McpDoor
 
     door = McpDoor(services)
-    return create_app(services, [door.route], door.lifespan)
+    return create_app(services, [door.route], door.lifespan, has_console=settings.has_console)
 
 
 def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.chromium import CHROMIUM, FLAGS, GUARD, Listener
 from tests.kernel.jupyterlab_probes import INERT, PROBES
 
 from ..rest.requesting import FOREVER
-from ..serving import Server
+from ..serving import Server, run_old
 
 _MISSING = [name for name in ("axe_playwright_python", "playwright") if find_spec(name) is None]
 pytestmark = [
@@ -183,6 +184,27 @@ def test_output_comes_while_code_runs_and_changes_appear_without_reloading(
     with server.client(key, "/v1") as api:
         api.post("/sessions", json={"id": "made-elsewhere"})
         page.get_by_role("link", name="made-elsewhere").wait_for()
+
+
+def test_runs_of_other_doors_appear_and_end_without_reloading(
+    server: Server, key: str, page: Any
+) -> None:
+    keyboard = _sign_in(page, server, key)
+    keyboard.press("link", "Sessions")
+    keyboard.write("Identifier (optional)", "shared")
+    keyboard.press("button", "Create session")
+    page.get_by_text("There is no run.").wait_for()
+    code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('went')"
+    with ThreadPoolExecutor(1) as pool, server.client(key) as client:
+        running = pool.submit(run_old, client, code, "shared")
+        _wait_for_status(page, "running")
+        assert page.get_by_text("There is no run.").count() == 0
+        client.put("/v1/sessions/shared/files/go", content=b"")
+        _wait_for_status(page, "ok")
+        _output(page).get_by_text("went").wait_for()
+        page.get_by_role("link", name="go").wait_for()
+        assert running.result().status_code == 200
+    assert page.locator("article.run").count() == 1
 
 
 def test_long_output_is_bounded_in_the_page(server: Server, key: str, page: Any) -> None:

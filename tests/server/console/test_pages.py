@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 
 from ..rest.requesting import FOREVER, parse_events, wait_for
-from ..serving import Server, run_old
-from .visiting import SAME_ORIGIN, run, send, text_of, visiting
+from ..serving import OLD, Server, leaving_post, run_old, serving
+from .visiting import SAME_ORIGIN, browsing, run, send, text_of, visiting
 
 _NASTY = "<script>alert(1)</script>"
 
@@ -261,3 +263,52 @@ def test_runs_of_doors_that_keep_no_code_are_shown_with_their_output(
     assert "from azure &lt;script&gt;" in page
     assert "exit code 0" in page
     assert "code_of" not in page
+
+
+def test_runs_of_other_doors_are_shown_while_they_run(
+    server: Server, key: str, visitor: httpx.Client
+) -> None:
+    path = _create(visitor)
+    identifier = path.removeprefix("/sessions/")
+    code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('went')"
+    with ThreadPoolExecutor(1) as pool, server.client(key) as client:
+        running = pool.submit(run_old, client, code, identifier)
+        wait_for(lambda: list(visitor.get(f"{path}/runs").json().values()) == ["running"])
+        page = visitor.get(path)
+        assert "Its output is shown when it has ended" in text_of(page)
+        assert "data-events" not in page.text
+        assert "1 running or waiting" in _row_of(visitor, identifier)
+        assert client.put(f"/v1{path}/files/go", content=b"").status_code == 200
+        assert running.result().status_code == 200
+    assert list(visitor.get(f"{path}/runs").json().values()) == ["ok"]
+    assert "idle" in _row_of(visitor, identifier)
+    assert "went" in visitor.get(path).text
+
+
+def _row_of(visitor: httpx.Client, identifier: str) -> str:
+    """Return the row of a session in the page of sessions."""
+    return visitor.get("/sessions").text.partition(f">{identifier}</a>")[2].partition("</tr>")[0]
+
+
+def test_a_run_whose_client_went_away_is_no_longer_shown_as_running(
+    server: Server, key: str, visitor: httpx.Client
+) -> None:
+    path = _create(visitor)
+    with server.client(key) as client:
+        address = f"/code/execute?api-version={OLD}&identifier={path.removeprefix('/sessions/')}"
+        properties = {
+            "codeInputType": "inline", "executionType": "synchronous", "code": FOREVER
+        }  # fmt: skip
+        with leaving_post(server, client, address, {"properties": properties}):
+            wait_for(lambda: list(visitor.get(f"{path}/runs").json().values()) == ["running"])
+    wait_for(lambda: list(visitor.get(f"{path}/runs").json().values()) == ["ended"])
+    assert "data-unfollowed" not in visitor.get(path).text
+
+
+def test_a_server_without_console_has_no_pages(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-console") as server, browsing(server) as client:
+        for path in ("", "/", "/sign-in", "/static/console.js"):
+            assert client.get(path).status_code == 404
+        assert client.post("/sign-in", data={"key": "x"}, headers=SAME_ORIGIN).status_code == 404
+        with server.client(server.add_key("any"), "/v1") as api:
+            assert api.get("/sessions").status_code == 200

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from cellblock.server.owners import Quotas
+from tests.server.console.visiting import visiting
 from tests.server.rest.requesting import FOREVER, run, start, wait_for
 from tests.server.serving import Server, run_old, serving
 
@@ -209,6 +210,18 @@ def test_a_session_of_another_server_is_listed_and_refused(servers: Pair) -> Non
         assert two.get("/sessions/none").json()["error"]["code"] == "SessionNotFound"
         assert one.delete("/sessions/mine").status_code == 204
         wait_for(lambda: two.post("/sessions", json={"id": "mine"}).status_code == 201)
+
+
+def test_the_console_names_the_server_of_a_session(servers: Pair) -> None:
+    key = servers[0].add_key("watching")
+    with servers[0].client(key, "/v1") as one, visiting(servers[1], key) as visitor:
+        assert "On other servers" not in visitor.get("/sessions").text
+        one.post("/sessions", json={"id": "over-there"})
+        page = visitor.get("/sessions").text
+    _, _, elsewhere = page.partition("On other servers")
+    assert "over-there" in elsewhere
+    assert '<td data-label="Server">one</td>' in elsewhere
+    assert "/sessions/over-there" not in page
 
 
 def test_sessions_are_counted_and_their_start_and_end_recorded(

@@ -58,6 +58,7 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
         page("POST", "/sessions", session.create_session),
         page("GET", _SESSION, session.show_session),
         page("GET", f"{_SESSION}/state", session.show_state),
+        page("GET", f"{_SESSION}/runs", session.list_runs),
         page("POST", f"{_SESSION}/runs", run.start_session_run),
         page("POST", f"{_SESSION}/files", file.upload_files),
         page("GET", f"{_SESSION}/files/{{path:path}}", file.download_file),

@@ -18,7 +18,8 @@ from .shown_output import ShownPart, show_events, show_result
 class RunView:
     """One run. `position` is the number of the last event among the parts.
 
-    code   None for a run that another door has started, or that ended long ago
+    code          None for a run that another door has started, or that ended long ago
+    is_followed   whether its output can be followed while it runs
     """
 
     id: str
@@ -29,6 +30,7 @@ class RunView:
     status: str
     summary: str
     is_done: bool
+    is_followed: bool
     parts: list[ShownPart]
     position: int
 
@@ -51,6 +53,7 @@ async def view_run(live: LiveRun) -> RunView:
         status=status,
         summary=summary,
         is_done=is_done,
+        is_followed=not is_done,
         parts=await asyncio.to_thread(show_events, events),
         position=len(events),
     )
@@ -58,11 +61,7 @@ async def view_run(live: LiveRun) -> RunView:
 
 async def view_other_run(session_id: str, run: SessionRun) -> RunView:
     """Return what a page shows of a run of which only the result is kept."""
-    result, status, summary = run.result, "running" if run.is_started else "queued", ""
-    if result is not None:
-        status, summary = _describe_result(result)
-    elif run.failure:
-        status = "failed"
+    result, (status, summary) = run.result, describe_other(run)
     return RunView(
         id=run.id,
         session_id=session_id,
@@ -71,7 +70,8 @@ async def view_other_run(session_id: str, run: SessionRun) -> RunView:
         created_at=None,
         status=status,
         summary=summary,
-        is_done=True,  # there is nothing to follow
+        is_done=run.is_over,
+        is_followed=False,
         parts=[] if result is None else await asyncio.to_thread(show_result, result),
         position=0,
     )
@@ -83,6 +83,17 @@ def describe(live: LiveRun) -> tuple[str, str]:
     if result is None or not live.is_done:
         return live.info().status, ""
     return _describe_result(result)
+
+
+def describe_other(run: SessionRun) -> tuple[str, str]:
+    """Return the same of a run of which only the result is kept."""
+    if run.result is not None and run.is_over:
+        return _describe_result(run.result)
+    if run.failure:
+        return "failed", ""
+    if run.is_over:  # its client went away
+        return "ended", ""
+    return "running" if run.is_started else "queued", ""
 
 
 def _describe_result(result: CodeResult) -> tuple[str, str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ...blocks import CodeBlock
-from ..doors.rest.live_run import use_existing
+from ..doors.rest.live_run import LiveRun, use_existing
 from ..doors.rest.live_runs import LiveRuns
 from ..doors.rest.requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest
 from ..doors.rest.session_actions import SessionActions
@@ -18,11 +20,12 @@ from ..http.services import Services
 from ..owners import Owner
 from ..refusals import PageNotFound, RunNotFound
 from ..sessions.files import FileInfo
+from ..sessions.session import SessionRun
 from .checkpoint_tree import CheckpointNode, checkpoint_tree
 from .forms import read_form, to_model
 from .gate import Visitor
 from .pages import Pages, path_part, see_other
-from .run_views import RunView, view_other_run, view_run
+from .run_views import RunView, describe, describe_other, view_other_run, view_run
 
 _MAX_FORM_BYTES = 1 << 16
 _MAX_RUNS = 20  # in a page
@@ -50,12 +53,22 @@ class SessionPages:
 
     async def show_sessions(self, _request: Request, visitor: Visitor) -> Response:
         """Answer GET sessions."""
-        found = self._actions.list(visitor.owner)
-        counts = {
-            each.id: sum(not run.is_done for run in self._runs.of_session(visitor.owner, each.id))
-            for each in found
-        }
-        return self._pages.answer("sessions.html", visitor, sessions=found, counts=counts)
+        owner = visitor.owner
+        others = await self._store.journal.others(owner)
+        counts = Counter[str]()
+        for session in self._store.sessions_of(owner):
+            known, live = self._runs_of(owner, session.identifier)
+            counts[session.identifier] = sum(not live[name].is_done for name in live)
+            counts[session.identifier] += sum(
+                not run.is_over for name, run in known.items() if name not in live
+            )
+        return self._pages.answer(
+            "sessions.html",
+            visitor,
+            sessions=self._actions.list(owner),
+            counts=counts,
+            others=others,
+        )
 
     async def create_session(self, request: Request, visitor: Visitor) -> Response:
         """Answer POST sessions."""
@@ -83,10 +96,8 @@ class SessionPages:
 
     async def _view_runs(self, owner: Owner, session_id: str) -> tuple[list[RunView], int]:
         """Return the newest runs of all doors, newest first, and how many there are besides."""
-        live = {each.run.id: each for each in self._runs.of_session(owner, session_id)}
-        known = dict(self._store.find(owner, session_id).runs)
-        waiting = [each for name, each in live.items() if name not in known]  # for the queue
-        names = [*known, *(each.run.id for each in waiting)][::-1]
+        known, live = self._runs_of(owner, session_id)
+        names = _newest_first(known, live)
         views = [
             await (
                 view_run(live[name]) if name in live else view_other_run(session_id, known[name])
@@ -94,6 +105,23 @@ class SessionPages:
             for name in names[:_MAX_RUNS]
         ]
         return views, len(names[_MAX_RUNS:])
+
+    async def list_runs(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET sessions/ID/runs: the states of the newest runs, for the script."""
+        owner, session_id = visitor.owner, _session_id(request)
+        known, live = self._runs_of(owner, session_id)
+        states = {
+            name: (describe(live[name]) if name in live else describe_other(known[name]))[0]
+            for name in _newest_first(known, live)[:_MAX_RUNS]
+        }
+        return JSONResponse(states)
+
+    def _runs_of(
+        self, owner: Owner, session_id: str
+    ) -> tuple[dict[str, SessionRun], dict[str, LiveRun]]:
+        """Return the runs of all doors in a session, and those whose events are kept."""
+        live = {each.run.id: each for each in self._runs.of_session(owner, session_id)}
+        return dict(self._store.find(owner, session_id).runs), live
 
     def _find_code(self, owner: Owner, run_id: str) -> CodeBlock:
         """Return the code of a run; nothing if it is forgotten by now."""
@@ -186,6 +214,11 @@ class SessionPages:
         name = fields.get("checkpoint", "")
         await self._actions.drop_checkpoint(visitor.owner, session_id, name)
         return _to_session(session_id, "checkpoints")
+
+
+def _newest_first(known: Iterable[str], live: Iterable[str]) -> list[str]:
+    """Return the IDs of all runs. Those that only `live` has wait for a place in the queue."""
+    return list(dict.fromkeys([*known, *live]))[::-1]
 
 
 def _session_id(request: Request) -> str:

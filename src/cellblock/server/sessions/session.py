@@ -46,6 +46,7 @@ class SessionRun:
     terminal_mode     the form of tracebacks if output is that of IPython in a terminal
     request           what a client that chose the ID has sent, to tell a retry from another run
     ended             set at the end of a run in the background
+    is_over           whether it has ended in any way, or was given up in the queue
     action            "run" or "command"
     outcome           that of its newest result; "" if there is none
     cpu_seconds       of all its results
@@ -65,6 +66,15 @@ class SessionRun:
     action: Literal["run", "command"] = "run"
     outcome: str = ""
     cpu_seconds: float = 0.0
+    is_over: bool = False
+
+    @contextlib.contextmanager
+    def lasting(self) -> Generator[None]:
+        """Let the run be over at the end of the context."""
+        try:
+            yield
+        finally:
+            self.is_over = True
 
 
 class HostedSession:

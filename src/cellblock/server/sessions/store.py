@@ -455,7 +455,7 @@ class SessionStore:
         self._check_draining()
         await self.journal.check(owner)
         queued_at = time.monotonic()
-        with translate_stop(session):
+        with translate_stop(session), run.lasting():
             async with self.queue.admit(owner):
                 if uses_interpreter:
                     session.add_run(run)

@@ -110,17 +110,25 @@ function followNext() {
   }
 }
 
-// Replace what an element shows by the same element of a page, unless somebody works in it.
-async function replace(element, address, isWhole) {
-  let text;
+// Return what is at an address of the console; "" if it cannot be had.
+async function load(address) {
   try {
     const answer = await fetch(address, { redirect: "error" });
-    if (!answer.ok) return;
-    text = await answer.text();
+    return answer.ok ? await answer.text() : "";
   } catch {
-    return; // the server is not there, or the visitor has signed out
+    return ""; // the server is not there, or the visitor has signed out
   }
-  const page = new DOMParser().parseFromString(text, "text/html");
+}
+
+function parse(text) {
+  return new DOMParser().parseFromString(text, "text/html");
+}
+
+// Replace what an element shows by the same element of a page, unless somebody works in it.
+async function replace(element, address, isWhole) {
+  const text = await load(address);
+  if (!text) return;
+  const page = parse(text);
   const found = isWhole ? page.body : page.getElementById(element.id);
   const isInUse = element.contains(document.activeElement) || element.querySelector("input:valid[type=file]");
   if (found && !isInUse && found.innerHTML.trim() !== element.innerHTML.trim()) {
@@ -133,11 +141,36 @@ function refreshState() {
   if (state) replace(state, state.dataset.state, true);
 }
 
+// Show the runs that have begun elsewhere, and the ends of those that cannot be followed.
+async function refreshRuns(list) {
+  const states = Object.entries(JSON.parse((await load(list.dataset.runs)) || "{}"));
+  const isNews = ([id, status]) => {
+    const article = document.getElementById(`run-${id}`);
+    if (!article) return true;
+    const isUnfollowed = article.matches("[data-unfollowed]");
+    return isUnfollowed && article.querySelector("[data-status]").textContent !== status;
+  };
+  if (!states.some(isNews)) return;
+  const page = parse(await load(location.pathname));
+  for (const article of [...page.querySelectorAll("#run-list > article")].reverse()) {
+    const shown = document.getElementById(article.id);
+    if (!shown) list.prepend(article);
+    else if (shown.matches("[data-unfollowed]") && !shown.contains(document.activeElement)) {
+      shown.replaceWith(article);
+    }
+  }
+  if (list.querySelector("article")) list.querySelector("[data-empty]")?.remove();
+  followNext();
+  refreshState();
+}
+
 function poll() {
   const element = document.querySelector("[data-poll]");
-  if (!element) return;
+  const list = document.querySelector("[data-runs]");
   setInterval(() => {
-    if (!document.hidden) replace(element, element.dataset.poll, false);
+    if (document.hidden) return;
+    if (element) replace(element, element.dataset.poll, false);
+    if (list) refreshRuns(list);
   }, POLL_MILLISECONDS);
 }
 
