@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ pytest_plugins = [
     "tests.suite.unretrieved_errors",
 ]
 
+# A grammar of URLs, whose import takes two seconds in each process. jsonschema does without it.
+sys.modules["rfc3987_syntax"] = None  # pyright: ignore[reportArgumentType] - makes imports fail
 
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def _language(token: Token) -> str:
     return (token.info.split() or [""])[0] if token.type == "fence" else ""
 
 
+@functools.cache
 def _tokens(page: Path) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(_text(page))
 
