@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,13 @@ ATTEMPTS = [
     "ln -sf /etc/passwd {path}",
     "chmod 777 {path}",
 ]
+APPEND = """
+for path in {paths}:
+    try:
+        open(path, "a").write("y")
+    except OSError as error:
+        print(error.strerror)
+"""
 MOVED = [".git/modules/sub", ".git/hooks", ".vscode", ".git", ".hg", ".claude"]
 
 
@@ -85,8 +93,12 @@ def run(executor: SyncCodeExecutor, code: str, language: str = "sh") -> CodeResu
     return executor.execute_code_blocks([CodeBlock(code, language)])
 
 
-def succeeds(executor: SyncCodeExecutor, command: str) -> bool:
-    return MARK in run(executor, f"{{ {command}; }} 2> /dev/null && echo {MARK}").output
+def succeeding(executor: SyncCodeExecutor, commands: Sequence[str]) -> list[str]:
+    """Run commands in one block, and return those that succeeded."""
+    lines = [f"{{ {each}; }} 2> /dev/null && echo {number}" for number, each in enumerate(commands)]
+    output = run(executor, "\n".join([*lines, f"echo {MARK}"])).output
+    assert MARK in output
+    return [commands[int(number)] for number in output.split() if number != MARK]
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -107,24 +119,20 @@ def open_executor(kind: str, folder: Path, policy: Policy | None = None) -> Sync
 
 def test_blocks_cannot_change_startup_files_that_exist(kind: str, project: Path) -> None:
     before = contents(project)
+    moves = [f"mv {path} moved{number}" for number, path in enumerate(MOVED)]
+    attempts = [attempt.format(path=path) for path in EXISTING for attempt in ATTEMPTS] + moves
     with open_executor(kind, project) as executor:
-        for path in EXISTING:
-            for attempt in ATTEMPTS:
-                assert not succeeds(executor, attempt.format(path=path)), (path, attempt)
-        for number, path in enumerate(MOVED):
-            assert not succeeds(executor, f"mv {path} old{number}"), path
-        for path in EXISTING:
-            code = f"open({path!r}, 'a').write('x')"
-            result = run(executor, code, "python")
-            assert "Read-only file system" in result.output, path
-            assert not result.startup_files
+        assert succeeding(executor, attempts) == []
+        result = run(executor, APPEND.format(paths=EXISTING), "python")
+        assert result.output == "Read-only file system\n" * len(EXISTING)
+        assert not result.startup_files
     assert contents(project) == before
     with open_executor(kind, project, UNPROTECTED) as executor:
-        for path in EXISTING:
-            assert succeeds(executor, ATTEMPTS[0].format(path=path)), path
-            assert path in run(executor, f"open({path!r}, 'a').write('y')", "python").startup_files
-        for number, path in enumerate(MOVED):
-            assert succeeds(executor, f"mv {path} moved{number}"), path
+        attempts = [ATTEMPTS[0].format(path=path) for path in EXISTING]
+        assert succeeding(executor, attempts) == attempts
+        result = run(executor, APPEND.format(paths=EXISTING), "python")
+        assert (result.output, set(EXISTING) - {*result.startup_files}) == ("", set())
+        assert succeeding(executor, moves) == moves
 
 
 def test_a_block_with_the_name_of_a_startup_file_is_refused(kind: str, project: Path) -> None:
@@ -247,8 +255,7 @@ def test_a_link_in_the_work_folder_is_not_followed_to_the_machine(
 def test_a_git_file_that_names_the_repository_is_read_only(kind: str, tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("gitdir: ../other\n")
     with open_executor(kind, tmp_path) as executor:
-        assert not succeeds(executor, "echo 'gitdir: evil' > .git")
-        assert not succeeds(executor, "rm .git")
+        assert succeeding(executor, ["echo 'gitdir: evil' > .git", "rm .git"]) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can clone mounts outside a sandbox")
