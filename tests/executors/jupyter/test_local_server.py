@@ -1,4 +1,4 @@
-"""LocalJupyterServer finds out when its server listens, and on which port."""
+"""LocalJupyterServer starts a bare server, and finds out when it listens, and on which port."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,20 @@ from tests.executors.jupyter.server_inspection import kernels_status
 pytestmark = pytest.mark.kernel
 
 
+def test_extensions_are_not_loaded() -> None:
+    pytest.importorskip("jupyterlab", reason="jupyterlab, an extension, is missing")
+    with LocalJupyterServer() as server:
+        info = server.connection_info
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{info.url}/lab?token={info.token}")
+
+
 def test_starting_waits_for_a_local_server_that_is_slow_to_listen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, time\n"
-        "if 'jupyter_server' in sys.orig_argv:\n"
+        "if 'jupyter_server' in sys.orig_argv[2]:\n"
         "    from jupyter_server.serverapp import ServerApp\n"
         "    bind = ServerApp._bind_http_server\n"
         "    ServerApp._bind_http_server = lambda self: (time.sleep(1), bind(self))[1]\n"
@@ -40,7 +50,7 @@ def test_starting_takes_another_port_if_a_program_takes_the_first_one_meanwhile(
     chosen, taken = tmp_path / "chosen", tmp_path / "taken"
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys, time\n"
-        f"if 'jupyter_server' in sys.orig_argv and not os.path.exists({str(taken)!r}):\n"
+        f"if 'jupyter_server' in sys.orig_argv[2] and not os.path.exists({str(taken)!r}):\n"
         "    from jupyter_server.serverapp import ServerApp\n"
         "    bind = ServerApp._bind_http_server\n"
         "    def bind_later(self):\n"

@@ -31,6 +31,16 @@ _LISTENS = "0A"  # the state in /proc/net/tcp
 _PORT_TRIES = 5
 _PORT_TAKEN = b"is already in use"  # in the server's log
 _MISSING = "jupyter_server is not installed: pip install 'cellblock[jupyter]'."
+# Without extensions, which are pages and their files, and without the grammar of URLs that
+# jsonschema would import: both take seconds.
+_PROGRAM = """
+import sys
+sys.modules["rfc3987_syntax"] = None
+from jupyter_server.serverapp import ServerApp
+server = ServerApp.instance()
+server.initialize(find_extensions=False)
+server.start()
+"""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -47,7 +57,8 @@ class LocalJupyterServer(ManagedJupyterServer):
 
     The server starts on `with`, `async with`, `start()` or a read of `connection_info`. It runs as
     a cell: when it is stopped or this process dies, all its descendants are killed. It ignores the
-    user's configuration of Jupyter servers, but finds the user's kernel specs.
+    user's configuration of Jupyter servers, and installed extensions, but finds the user's kernel
+    specs.
     """
 
     def __init__(
@@ -145,7 +156,7 @@ class LocalJupyterServer(ManagedJupyterServer):
             "ZMQChannelsWebsocketConnection.limit_rate": False,
         }
         options = (f"--{name}={value}" for name, value in settings.items())
-        return (sys.executable, "-m", "jupyter_server", *options)
+        return (sys.executable, "-c", _PROGRAM, *options)
 
     async def _run_cell(self, connection: Connection, request: RunRequest) -> None:
         async with contextlib.aclosing(connection.run(request)) as frames:
