@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.executors.base import CodeExecutor
 from cellblock.testing.conformance import (
     CHECKS,
     EXECUTORS,
@@ -109,6 +110,8 @@ MARKS = {
     "podman": pytest.mark.engine,
     "jupyter": pytest.mark.kernel,
 }
+# Their executors can share a server.
+KEPT = {"sandbox", "session"}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -116,21 +119,35 @@ def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
-        for shared in _started:
-            asyncio.run(shared.stop())
+        for started in _started:
+            asyncio.run(started.stop())
         _started.clear()
         shared_target.cache_clear()
+        keep_server.cache_clear()
 
 
-_started: list[SharedExecutorTarget] = []
+_started: list[SharedExecutorTarget | CodeExecutor] = []
 
 
 @functools.cache
 def shared_target(subject: str, image: str | None) -> SharedExecutorTarget:
     """Return the target of a subject whose executors take long to start."""
     options = {} if image is None else {"image": image}
-    _started.append(SharedExecutorTarget(SUBJECTS[subject].factory, options))
-    return _started[-1]
+    target = SharedExecutorTarget(SUBJECTS[subject].factory, options)
+    _started.append(target)
+    return target
+
+
+@functools.cache
+def keep_server(subject: str) -> None:
+    """Keep the server of a subject: starting one takes most of the time of a check.
+
+    Executors with the default options join it, as they do in programs that have several. The
+    others start servers of their own.
+    """
+    executor = SUBJECTS[subject].create()
+    asyncio.run(executor.start())
+    _started.append(executor)
 
 
 def cases() -> list[object]:
@@ -159,6 +176,8 @@ def test_executor_meets_the_contract(
             await CHECKS[name](SUBJECTS[subject])
 
     image = IMAGES[subject](monkeypatch) if subject in IMAGES else None
+    if subject in KEPT:
+        keep_server(subject)
     try:
         asyncio.run(check())
     except CheckSkipped as reason:
