@@ -16,7 +16,6 @@ from benchmarks.session_speed import run_live, seconds_of
 from cellblock import SandboxSessionCodeExecutor, SandboxSessionServer
 
 _MIB = 1 << 20
-_BRANCHES = 100
 _SETTLE_SECONDS = 0.5  # time until the background work of the forks has ended
 
 
@@ -29,18 +28,18 @@ class _Rounds:
 
 def small(effort: Effort) -> list[Figure]:
     """Fork a session that has run a small block; measure the private memory of the branches."""
-    return asyncio.run(_measure("100 small", Bound("at most", 0.4), effort))
+    return asyncio.run(_measure("small", Bound("at most", 0.4), effort))
 
 
 def pandas(effort: Effort) -> list[Figure]:
     """Fork a session that has imported numpy and pandas."""
     require_modules("numpy", "pandas")
-    title = "100 with pandas"
-    return asyncio.run(_measure(title, Bound("at most", 1), effort, "numpy", "pandas"))
+    return asyncio.run(_measure("with pandas", Bound("at most", 1), effort, "numpy", "pandas"))
 
 
-async def _measure(title: str, bound: Bound, effort: Effort, *modules: str) -> list[Figure]:
-    rounds = _Rounds()
+async def _measure(held: str, bound: Bound, effort: Effort, *modules: str) -> list[Figure]:
+    rounds, count = _Rounds(), effort.pick(100, 10)
+    title = f"{count} {held}"
     async with (
         SandboxSessionServer(preload=modules) as server,
         SandboxSessionCodeExecutor(server=server) as session,
@@ -49,12 +48,12 @@ async def _measure(title: str, bound: Bound, effort: Effort, *modules: str) -> l
         for number in range(effort.pick(7, 1) + 1):
             if number == 1:
                 rounds = _Rounds()  # the first round is a warm-up
-            await _add_round(session, rounds)
+            await _add_round(session, rounds, count)
             if sandlock.is_installed():
                 rounds.others.append(
-                    await asyncio.to_thread(sandlock.fork_seconds, _BRANCHES, *modules)
+                    await asyncio.to_thread(sandlock.fork_seconds, count, *modules)
                 )
-        memory = await _memory_figure(f"{title}, private memory of each", server, session)
+        memory = await _memory_figure(f"{title}, private memory of each", server, session, count)
     theirs = f"sandlock, {title}, results"
     return [
         check_median(title, rounds.forks, None, unit="s"),
@@ -66,11 +65,11 @@ async def _measure(title: str, bound: Bound, effort: Effort, *modules: str) -> l
     ]
 
 
-async def _add_round(session: SandboxSessionCodeExecutor, rounds: _Rounds) -> None:
+async def _add_round(session: SandboxSessionCodeExecutor, rounds: _Rounds, count: int) -> None:
     async with _stopping() as branches:
 
         async def fork() -> None:
-            branches.extend(await session.fork(_BRANCHES))
+            branches.extend(await session.fork(count))
 
         async def run_in_each() -> None:
             answers = await asyncio.gather(*(run_live(branch, "x + 1") for branch in branches))
@@ -82,18 +81,18 @@ async def _add_round(session: SandboxSessionCodeExecutor, rounds: _Rounds) -> No
 
 
 async def _memory_figure(
-    title: str, server: SandboxSessionServer, session: SandboxSessionCodeExecutor
+    title: str, server: SandboxSessionServer, session: SandboxSessionCodeExecutor, count: int
 ) -> Figure:
     before = set(processes_of_server(server))
     async with _stopping() as branches:
-        branches.extend(await session.fork(_BRANCHES))
+        branches.extend(await session.fork(count))
         await asyncio.sleep(_SETTLE_SECONDS)
         new = [pid for pid in processes_of_server(server) if pid not in before]
         try:
-            value = private_bytes(new) / _BRANCHES
+            value = private_bytes(new) / count
         except NotMeasured as error:
             return Figure(title, note=str(error))
-    note = f"{len(new) / _BRANCHES:g} processes each"
+    note = f"{len(new) / count:g} processes each"
     return check_median(title, [value], Bound("at most", 5), unit="MB", scale=1 / _MIB, note=note)
 
 

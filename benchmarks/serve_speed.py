@@ -15,7 +15,6 @@ from cellblock.sync import SandboxSessionCodeExecutor, SandboxSessionServer
 
 _CELL = "x = 1 + 1; print(x)"
 _BATCH = 40
-_CALLERS = 64
 _ROUND_SECONDS = 1.0  # short, so that other load affects both sides alike
 _FAST = Bound("at most", 3)  # ms
 
@@ -53,13 +52,13 @@ def trivial_run(effort: Effort) -> list[Figure]:
 
 def sixty_four_clients(effort: Effort) -> list[Figure]:
     """Compare 64 clients of 64 sessions with 64 threads of 64 sessions in process."""
-    groups: list[CallCounts] = []
+    count, groups = effort.pick(64, 8), list[CallCounts]()
 
     def measure(run_code: RunCode) -> float:
-        groups.append(run_callers(_CALLERS, _ROUND_SECONDS, run_code))
+        groups.append(run_callers(count, _ROUND_SECONDS, run_code))
         return groups[-1].rate
 
-    with _in_process(_CALLERS) as sessions, _over_http(_CALLERS) as clients:
+    with _in_process(count) as sessions, _over_http(count) as clients:
 
         def over_http(caller: int, code: str) -> str:
             client, name = clients[caller]
@@ -72,7 +71,7 @@ def sixty_four_clients(effort: Effort) -> list[Figure]:
                 "process": lambda: measure(lambda one, code: run_in_process(sessions[one], code)),
             },
         )
-    title = f"{_CALLERS} clients at once"
+    title = f"{count} clients at once"
     return [
         compare_medians(
             f"{title}, beside in process",

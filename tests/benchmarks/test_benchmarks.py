@@ -273,10 +273,10 @@ SESSIONS = {
     "cell": ["back to back, with copies", "back to back, without copies"],
     "spaced-cell": ["5 ms between, with copies"],
     "fork": [
-        "100 small",
-        "100 small, first results",
-        "sandlock, 100 small, results",
-        "100 small, private memory of each",
+        "10 small",
+        "10 small, first results",
+        "sandlock, 10 small, results",
+        "10 small, private memory of each",
     ],
     **{
         row: [f"{held}: {operation}" for operation in ("checkpoint", "restore", "fork(2)")]
@@ -379,8 +379,8 @@ SERVE = {
         "trivial run over HTTP: time added by HTTP",
     ],
     "64-clients": [
-        "64 clients at once, beside in process",
-        "64 clients at once: results of another client",
+        "8 clients at once, beside in process",
+        "8 clients at once: results of another client",
     ],
     "load": ["10 sessions, 100 runs: requests that failed"],
     "kill-session": ["kill -9 of a session: sessions that cannot be used again"],
