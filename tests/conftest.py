@@ -12,7 +12,8 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from cellblock import SandboxSessionServer
+from cellblock import SandboxSessionServer, sync
+from cellblock.sandbox.probe import unavailable_reason
 from tests.executors.session.live_session import LiveSession, open_session
 
 pytest_plugins = [
@@ -76,3 +77,17 @@ def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[LiveSession]:
     (tmp_path / "work").mkdir()
     with open_session(shared, tmp_path / "work") as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def kept_servers() -> Iterator[None]:
+    """Keep the servers that sandbox executors and sessions with the default options join.
+
+    Starting a server takes most of the time of a short test. It is not for tests that change how
+    servers start, or count them.
+    """
+    if unavailable_reason():
+        yield
+        return
+    with sync.SandboxCommandLineCodeExecutor(), sync.SandboxSessionCodeExecutor():
+        yield

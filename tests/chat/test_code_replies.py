@@ -15,6 +15,8 @@ from cellblock.chat import ConversableAgent
 from cellblock.chat.coding import LocalCommandLineCodeExecutor
 from tests.chat.console import console
 
+pytestmark = pytest.mark.usefixtures("kept_servers")
+
 FENCE = "```"
 SUCCESS = "exitcode: 0 (execution succeeded)\nCode output: "
 FAILURE = "exitcode: {} (execution failed)\nCode output: "

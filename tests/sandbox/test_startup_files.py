@@ -19,6 +19,8 @@ from cellblock.sandbox.setup.mounts import open_trees
 from cellblock.sync import SandboxSessionCodeExecutor, SyncCodeExecutor
 from tests.sandbox.probes import MARK, checked_output, sandbox
 
+pytestmark = pytest.mark.usefixtures("kept_servers")
+
 UNPROTECTED = Policy(protect_startup_files=False)
 HOOK = ".git/hooks/pre-commit"
 EXISTING = [
