@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...executors.session.checkpoint import Checkpoint
 from ..doors.rest.answers import CheckpointInfo
-from ..sessions.session import HostedSession
+from ..sessions.lineage import Lineage
 
 
 @dataclass
@@ -22,13 +24,14 @@ class CheckpointNode:
     children: list[CheckpointNode] = field(default_factory=list["CheckpointNode"])
 
 
-def checkpoint_tree(session: HostedSession, existing: set[str]) -> CheckpointNode:
+def checkpoint_tree(
+    lineage: Lineage, checkpoints: Sequence[Checkpoint], existing: set[str]
+) -> CheckpointNode:
     """Return the start of a session, with its checkpoints below, oldest first.
 
     Of the forks, those are named whose sessions are `existing`.
     """
-    lineage, found = session.lineage, session.checkpointable.checkpoints
-    nodes = {each.name: CheckpointNode(CheckpointInfo.of(each)) for each in found}
+    nodes = {each.name: CheckpointNode(CheckpointInfo.of(each)) for each in checkpoints}
     start, known = CheckpointNode(None), set(nodes)
 
     def node(name: str | None) -> CheckpointNode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from urllib.parse import unquote_to_bytes
 
@@ -10,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...limits import KIB
-from ..doors.azure.uploads import save, upload_action, uploaded_files
+from ..doors.azure.uploads import upload_action, uploaded_files
 from ..doors.rest.files import FileOperations
 from ..doors.rest.live_run import use_existing
 from ..http.services import Services
@@ -37,7 +36,7 @@ class FilePages:
             use_existing(self._store, owner, session_id, upload_action(uploads)) as session,
         ):
             for name, upload in uploads:
-                await asyncio.to_thread(save, session.files, name, upload.file)
+                await session.files.write(name, upload.file)
         return _to_files(session_id)
 
     async def download_file(self, request: Request, visitor: Visitor) -> Response:
@@ -50,7 +49,7 @@ class FilePages:
         path = os.fsdecode(unquote_to_bytes(fields.get("path", "")))
         action = Action(name="file.delete")
         async with use_existing(self._store, visitor.owner, session_id, action) as session:
-            await asyncio.to_thread(session.files.delete, path)
+            await session.files.delete(path)
         return _to_files(session_id)
 
 

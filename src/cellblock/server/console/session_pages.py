@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Iterable
@@ -141,9 +140,9 @@ class SessionPages:
 
     async def _state(self, owner: Owner, session_id: str) -> SessionContent:
         async with use_existing(self._store, owner, session_id) as session:
-            found = await asyncio.to_thread(session.files.list_folder, recursive=True)
+            found = await session.files.list_folder(recursive=True)
             existing = {each.identifier for each in self._store.sessions_of(owner)}
-            tree = checkpoint_tree(session, existing)
+            tree = checkpoint_tree(session.lineage, await session.checkpoints(), existing)
         files: list[FileInfo] = [each for each in found if not each.is_folder]
         return SessionContent(files[:_MAX_FILES], len(files), tree)
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
 from email.utils import formatdate
-from typing import BinaryIO
 from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ...limits import KIB
+from ..sessions.session_files import OpenFile
 
 _CHUNK_BYTES = 256 * KIB
 _ONE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.ASCII | re.IGNORECASE)
 
 
 def file_response(
-    file: BinaryIO,
+    file: OpenFile,
     content_type: str,
     *,
     request_headers: Mapping[str, str] | None = None,
@@ -32,23 +31,23 @@ def file_response(
     request_headers   of the request, in which a single range is supported; None: always all
     attachment_name   the name under which browsers save the file; None: they may show it
     """
-    status = os.fstat(file.fileno())
-    etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
-    modified = formatdate(status.st_mtime, usegmt=True)
+    size = file.size_bytes
+    etag = f'"{file.modified_ns:x}-{size:x}"'
+    modified = formatdate(file.modified_ns / 1e9, usegmt=True)
     headers = {"x-content-type-options": "nosniff", "last-modified": modified, "etag": etag}
     if attachment_name is not None:
         headers["content-disposition"] = _attachment(attachment_name)
-    found = range(status.st_size)
+    found = range(size)
     if request_headers is not None:
         headers["accept-ranges"] = "bytes"
         if request_headers.get("if-range", etag) in (etag, modified):
-            found = _requested(request_headers.get("range", ""), status.st_size)
+            found = _requested(request_headers.get("range", ""), size)
     if found is None:
         file.close()
-        return _unsatisfiable(status.st_size)
-    is_part = len(found) < status.st_size
+        return _unsatisfiable(size)
+    is_part = len(found) < size
     if is_part:
-        headers["content-range"] = f"bytes {found[0]}-{found[-1]}/{status.st_size}"
+        headers["content-range"] = f"bytes {found[0]}-{found[-1]}/{size}"
     headers["content-length"] = str(len(found))
     return StreamingResponse(
         _chunks(file, found), 206 if is_part else 200, headers, media_type=content_type
@@ -90,12 +89,13 @@ def _unsatisfiable(size: int) -> Response:
     )
 
 
-async def _chunks(file: BinaryIO, found: range) -> AsyncGenerator[bytes]:
-    left = len(found)
+async def _chunks(file: OpenFile, found: range) -> AsyncGenerator[bytes]:
+    position = found.start
     try:
-        file.seek(found.start)
-        while left and (chunk := await asyncio.to_thread(file.read, min(left, _CHUNK_BYTES))):
-            left -= len(chunk)
+        while position < found.stop and (
+            chunk := await file.read(position, min(found.stop - position, _CHUNK_BYTES))
+        ):
+            position += len(chunk)
             yield chunk
     finally:
         file.close()

@@ -5,31 +5,17 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 
-from ...box.output import MAX_OUTPUT_BYTES, Piece
+from ...box.output import Piece
 from ...box.results import CommandResult
 from ...errors import BackendError
 from ...events import Outcome, Stream
-from ...executors.argument_checks import shortest
 from ..owners import Owner
 from ..refusals import InvalidRequest
+from .executors import CommandItem, CommandSettings
 from .session import HostedSession, SessionRun
 from .store import SessionStore
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandSettings:
-    """What to run. See `Box.exec`. `seconds` can only shorten the time limit of the server."""
-
-    command: str | Sequence[str]
-    cwd: str | None = None
-    env: Mapping[str, str] | None = None
-    stdin: bytes | None = None
-    seconds: float | None = None
-    merges_stderr: bool = False
-    max_output_bytes: int = MAX_OUTPUT_BYTES
 
 
 class CommandText:
@@ -54,7 +40,7 @@ class CommandText:
 
 async def stream_command(
     store: SessionStore, owner: Owner, session: HostedSession, settings: CommandSettings
-) -> AsyncGenerator[Piece | CommandResult]:
+) -> AsyncGenerator[CommandItem]:
     """Run a command when it is its turn. Yield its output as it arrives, and its result last.
 
     It counts as a run, but does not wait for those that use the interpreter. A slow reader does not
@@ -62,7 +48,7 @@ async def stream_command(
     started, and as `SessionStore.run` does.
     """
     # Not bounded here: `max_output_bytes` bounds what a command can add.
-    items = asyncio.Queue[Piece | CommandResult | None]()
+    items = asyncio.Queue[CommandItem | None]()
 
     async def work() -> None:
         try:
@@ -84,22 +70,11 @@ async def stream_command(
 
 async def _run(
     store: SessionStore, owner: Owner, session: HostedSession, settings: CommandSettings
-) -> AsyncGenerator[Piece | CommandResult]:
-    box = session.box
-    await session.check_disk_quota()
+) -> AsyncGenerator[CommandItem]:
     run = SessionRun(action="command", language="")
     async with store.turn(owner, session, run, uses_interpreter=False):
         try:
-            pieces = box.exec_stream(
-                settings.command,
-                cwd=settings.cwd,
-                env=settings.env,
-                stdin=settings.stdin,
-                timeout=shortest(box.timeout, settings.seconds),
-                merge_stderr=settings.merges_stderr,
-                max_output_bytes=settings.max_output_bytes,
-            )
-            async with contextlib.aclosing(pieces):
+            async with contextlib.aclosing(session.command(settings)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, CommandResult):
                         store.count(owner, run, piece.usage.cpu_seconds, _outcome(piece))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 from ...runtime.linux.safe_folder import SafeFolder
@@ -19,33 +19,42 @@ _ADVICE = "Delete files, or end sessions of this key."
 class DiskQuota:
     """What the sessions of one key may have on disk. With `quota` None, nothing is measured.
 
-    `folders` returns the folders of these sessions. It must be safe to call in any thread. Files
-    that have no name any more are not counted, nor those outside of these folders.
+    `measure` returns what they have. `lock` is that of the key: one upload at a time is checked.
+    Files that have no name any more are not counted, nor those outside of the sessions' folders.
     """
 
-    def __init__(self, quota: int | None, folders: Callable[[], Iterable[Path]]) -> None:
-        self._quota, self._folders = quota, folders
+    def __init__(
+        self, quota: int | None, measure: Callable[[], Awaitable[int]], lock: asyncio.Lock
+    ) -> None:
+        self._quota, self._measure, self._lock = quota, measure, lock
 
     async def remaining(self) -> int | None:
         """Return how many bytes the sessions may still write; None means any number.
 
         Raise `DiskQuotaExceeded` if the quota is used up.
         """
-        return None if self._quota is None else await asyncio.to_thread(self._remaining)
-
-    def check(self) -> None:
-        """Raise `DiskQuotaExceeded` if the sessions have more than the quota. This blocks."""
-        if self._quota is not None:
-            self._remaining()
-
-    def _remaining(self) -> int:
-        assert self._quota is not None
-        remaining = self._quota - disk_bytes(self._folders())
+        if self._quota is None:
+            return None
+        remaining = self._quota - await self._measure()
         if remaining <= 0:
-            raise DiskQuotaExceeded(
-                f"The sessions of this key may have {self._quota} bytes on disk. {_ADVICE}"
-            )
+            raise self._exceeded()
         return remaining
+
+    @contextlib.asynccontextmanager
+    async def room_for(self, size: int) -> AsyncGenerator[None]:
+        """Let so many bytes be written during the context. Raise `DiskQuotaExceeded`."""
+        if self._quota is None:
+            yield
+            return
+        async with self._lock:
+            if size > (await self.remaining() or 0):
+                raise self._exceeded()
+            yield
+
+    def _exceeded(self) -> DiskQuotaExceeded:
+        return DiskQuotaExceeded(
+            f"The sessions of this key may have {self._quota} bytes on disk. {_ADVICE}"
+        )
 
 
 def disk_bytes(folders: Iterable[Path]) -> int:

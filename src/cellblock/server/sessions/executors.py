@@ -1,143 +1,151 @@
-"""The executors of the server: sessions and programs that see their work folder as /mnt/data."""
+"""ServedExecutor: what the server needs of an executor, wherever it is."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import itertools
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
 
-from ...environments.virtualenv import context_of
-from ...errors import CheckpointError, WorkspaceError
-from ...executors.command_line.base import CommandLineExecutor
-from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
+from ...blocks import CodeBlock
+from ...box.output import MAX_OUTPUT_BYTES, Piece
+from ...box.results import CommandResult
+from ...cancellation import CancellationToken
+from ...events import Event
+from ...executors.command_line.program import ProgramRun
 from ...executors.displays import NoDisplayFiles
 from ...executors.run_options import RunOptions
-from ...executors.session.base import SessionExecutor
-from ...limits import MIB
-from ...runtime.linux.safe_folder import empty_folder
-from ..settings import ServedSettings
+from ...executors.session.checkpoint import Checkpoint
+from ...results import CodeResult
+from ..owners import Owner
+from .session_files import RoomFor, SessionFiles
 
-DATA_DIR = "/mnt/data"
-_LITTLE = 16  # files and MiB that are removed without a thread
 _SESSION_OPTIONS = RunOptions(
     no_input="input() is not available here. Put the values into the code or a file.",
     displays=NoDisplayFiles(),
 )
 
-AnyExecutor = CommandLineExecutor | SessionExecutor
+Work = CodeBlock | ProgramRun
+CommandItem = Piece | CommandResult
 
 
-class ServedExecutor:
-    """An executor of the server, and the options of its runs.
+@dataclass(frozen=True, kw_only=True)
+class CommandSettings:
+    """What to run. See `Box.exec`. `seconds` can only shorten the time limit of the server."""
 
-    It runs blocks and programs as fresh processes, unless it is a session. `fork_obstacle` is the
-    option of the server that makes forks impossible, or "".
+    command: str | Sequence[str]
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    stdin: bytes | None = None
+    seconds: float | None = None
+    merges_stderr: bool = False
+    max_output_bytes: int = MAX_OUTPUT_BYTES
+
+
+class ServedExecutor(Protocol):
+    """What the server needs of an executor, on this machine or another one.
+
+    Without a live interpreter, it runs blocks and programs as fresh processes, and has neither
+    checkpoints nor commands.
     """
 
-    def __init__(self, executor: AnyExecutor, fork_obstacle: str = "") -> None:
-        executor.place.inner_work_dir = DATA_DIR
-        self.executor, self._fork_obstacle = executor, fork_obstacle
-        self.options = _SESSION_OPTIONS if executor.is_live else RunOptions(shows_value=True)
+    is_live: bool
 
     @property
-    def session(self) -> SessionExecutor:
-        """The executor, which must be a session."""
-        assert isinstance(self.executor, SessionExecutor)
-        return self.executor
+    def options(self) -> RunOptions:
+        """The options of all runs."""
+        return _SESSION_OPTIONS if self.is_live else RunOptions(shows_value=True)
 
-    async def start(self) -> None:
-        """Start the executor. Raises as its `start` does."""
-        await self.executor.start()
+    def must_start(self) -> bool:
+        """Return whether `start` has something to do."""
+        ...
 
-    def check_fork(self) -> None:
-        """Raise `CheckpointError` if a session cannot be forked."""
-        if self._fork_obstacle:
-            raise CheckpointError(
-                f"A session cannot be copied with {self._fork_obstacle}: in the same container, "
-                f"{DATA_DIR} of the copy would be that of the original."
-            )
+    async def start(self, session_id: str) -> None:
+        """Start the executor, for a session. Raise what starting an executor raises."""
+        ...
+
+    async def run(self, work: Work, token: CancellationToken, options: RunOptions) -> CodeResult:
+        """Run a block, or a program if there is no interpreter."""
+        ...
+
+    def stream(
+        self, block: CodeBlock, token: CancellationToken, options: RunOptions
+    ) -> AsyncGenerator[Event]:
+        """Run a block, and yield its events."""
+        ...
+
+    def files(self, room_for: RoomFor) -> SessionFiles:
+        """Return the files of the executor, which must be started."""
+        ...
+
+    # with a live interpreter
+
+    def command(self, settings: CommandSettings) -> AsyncGenerator[CommandItem]:
+        """Run a command, and yield its output, and its result last. See `Box.exec_stream`."""
+        ...
+
+    async def restart(self) -> None:
+        """Delete the variables."""
+        ...
+
+    async def checkpoints(self) -> Sequence[Checkpoint]:
+        """Return the checkpoints, oldest first. None before the start."""
+        ...
+
+    async def checkpoint(
+        self,
+        name: str | None,
+        *,
+        lifetime_seconds: float | None,
+        replace: bool,
+        end_commands: bool,
+        max_copied_bytes: int | None,
+    ) -> Checkpoint:
+        """See `Box.checkpoint`."""
+        ...
+
+    async def drop(self, checkpoint: str) -> None:
+        """See `Box.drop`."""
+        ...
+
+    async def restore(self, checkpoint: str, *, end_commands: bool) -> None:
+        """See `Box.restore`."""
+        ...
+
+    async def fork(
+        self, checkpoint: str | None, *, end_commands: bool, max_copied_bytes: int | None
+    ) -> Self:
+        """Return a copy, which is started. See `Box.fork`."""
+        ...
 
 
-class SandboxProgram(ServedExecutor):
-    """Runs blocks and programs in the sandbox, without traces of earlier ones after `reset`.
+class SessionFactory(Protocol):
+    """Makes the executors of a server. Use it with `async with`."""
 
-    Those with the same `group` and settings share a runtime server. `idle_since` is for its user.
-    """
+    async def __aenter__(self) -> object: ...
 
-    def __init__(self, settings: ServedSettings, group: str) -> None:
-        self._sandbox = SandboxCommandLineCodeExecutor(
-            settings.run_seconds,
-            virtual_env_context=None if settings.env is None else context_of(settings.env),
-            packages=settings.packages,
-            limits=settings.limits,
-            policy=settings.policy,
-            preload=settings.preload,
-        )
-        super().__init__(self._sandbox)
-        self.group = self._sandbox.place.sharing_group = group
-        self._pristine: list[object] = []
-        self.idle_since = 0.0
+    async def __aexit__(self, *_error: object) -> None: ...
 
-    async def start(self) -> None:
-        """See `ServedExecutor`."""
-        await super().start()
-        self._pristine = [*self._states()]
+    async def make(self, owner: Owner) -> ServedExecutor:
+        """Return a live session that is not started yet.
 
-    async def reset(self) -> bool:
-        """Remove all that code has left. Return False if that is impossible, so stop it.
-
-        Call it when no code runs.
+        Raise `PolicyNotSupported`, `TooManySessions`, and what starting a server raises.
         """
-        if self._sandbox.must_start():
-            return False
-        if _costs_little(self._emptied_folders()):
-            return self._reset()
-        return await asyncio.to_thread(self._reset)
+        ...
 
-    def _reset(self) -> bool:
-        if not all(map(empty_folder, self._emptied_folders())):
-            return False
-        try:
-            self._sandbox.place.forget_files()
-            states = itertools.zip_longest(self._states(), self._pristine)
-            return all(now == before for now, before in states)
-        except (OSError, WorkspaceError):  # too many open files, for example
-            return False
+    async def make_program(self, owner: Owner) -> ServedExecutor:
+        """Return an executor of fresh processes, without traces of earlier ones.
 
-    def _emptied_folders(self) -> tuple[str, str]:
-        return str(self._sandbox.work_dir), f"{self._sandbox.place.scratch}/home"
+        Raise as `make` does.
+        """
+        ...
 
-    def _states(self) -> Iterator[object]:
-        """Yield what `_reset` does not undo: changes of the environment, and of the folders."""
-        for folder in self._emptied_folders():
-            yield os.stat(folder).st_mode, os.listxattr(folder)
-        yield from _states(f"{self._sandbox.place.scratch}/env")
+    async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
+        """Stop an executor and remove its files, or keep it for other programs of its owner.
 
+        is_idle   no code runs in it
+        """
+        ...
 
-def _costs_little(folders: Sequence[str]) -> bool:
-    """Return True if removing the contents of the folders takes less time than using a thread."""
-    pending, cost = [*folders], 0
-    with contextlib.suppress(OSError):  # code can take away permissions
-        while pending and cost < _LITTLE:
-            with os.scandir(pending.pop()) as entries:
-                for entry in itertools.islice(entries, _LITTLE):
-                    cost += 1 + entry.stat(follow_symlinks=False).st_size // MIB
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-        return cost < _LITTLE
-    return False
-
-
-def _states(folder: str) -> Iterator[object]:
-    """Yield the states of a folder and everything below it. Code cannot set the change times."""
-    status = os.lstat(folder)
-    yield folder, status.st_ino, status.st_mode, status.st_ctime_ns
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _states(entry.path)
-            else:
-                status = entry.stat(follow_symlinks=False)
-                yield entry.path, status.st_ino, status.st_mode, status.st_ctime_ns
+    async def disk_bytes(self, executors: Sequence[ServedExecutor]) -> int:
+        """Return how much the files of executors have on disk. Raise `DiskQuotaExceeded`."""
+        ...

@@ -1,4 +1,4 @@
-"""SessionFactory: make the executors of sessions and programs, on servers of their owner."""
+"""The factories of this machine: the executors of sessions and programs of each owner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,11 @@ from ...runtime.linux.safe_folder import remove_tree
 from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
 from ..settings import ServedSettings
-from .executors import DATA_DIR, SandboxProgram, ServedExecutor
+from .disk_quota import disk_bytes
+from .executors import ServedExecutor, SessionFactory
+from .files import DATA_DIR
+from .local_executor import LocalExecutor
+from .sandbox_program import SandboxProgram
 from .warm_server import WarmServer, check_mounts
 
 _MAX_IDLE_SECONDS = 60.0  # until the server of a key ends that has no session
@@ -44,7 +48,24 @@ class _TemporaryDir:
         await asyncio.to_thread(self._watchdog.remove)
 
 
-class SandboxSessions:
+class _LocalFactory(SessionFactory):
+    async def disk_bytes(self, executors: Sequence[ServedExecutor]) -> int:
+        """See `SessionFactory`."""
+
+        def measure() -> int:
+            places = [local(each).executor.place for each in executors]
+            return disk_bytes(folder for place in places for folder in place.writable_folders())
+
+        return await asyncio.to_thread(measure)
+
+
+def local(executor: ServedExecutor) -> LocalExecutor:
+    """Return an executor, which must be one of this machine."""
+    assert isinstance(executor, LocalExecutor)
+    return executor
+
+
+class SandboxSessions(_LocalFactory):
     """Sessions in the sandbox. Those of one owner are forked from one server, which has no others.
 
     Use it with `async with`. Entering starts a server, which the first owner gets that has no
@@ -75,11 +96,11 @@ class SandboxSessions:
     async def __aexit__(self, *_error: object) -> None:
         await self._exit_stack.aclose()
 
-    async def make(self, owner: Owner) -> ServedExecutor:
+    async def make(self, owner: Owner) -> LocalExecutor:
         """Return a session that is not started yet. Raise what starting a server raises."""
         settings = owner.overrides.apply_to(self._settings)
         server = await self._server_for(owner, settings).get()
-        return ServedExecutor(SandboxSessionCodeExecutor(settings.run_seconds, server=server))
+        return LocalExecutor(SandboxSessionCodeExecutor(settings.run_seconds, server=server))
 
     async def make_program(self, owner: Owner) -> SandboxProgram:
         """Return an executor without traces of earlier code. Raise `PolicyNotSupported`."""
@@ -96,7 +117,7 @@ class SandboxSessions:
             executor.idle_since = time.monotonic()
             self._idle_programs[executor.group].append(executor)
         else:
-            await executor.executor.stop()
+            await local(executor).executor.stop()
 
     def _server_for(self, owner: Owner, settings: ServedSettings) -> WarmServer:
         own = _name(settings.limits, settings.policy.to_dict())
@@ -146,7 +167,7 @@ def _name(limits: Limits, policy: Mapping[str, Any]) -> str:
     return json.dumps([limits.to_dict(), dict(policy)], sort_keys=True)
 
 
-class DockerSessions:
+class DockerSessions(_LocalFactory):
     """Sessions in a container each. Use it with `async with`.
 
     Entering starts one session and ends it, so that an unusable image is reported immediately.
@@ -161,7 +182,7 @@ class DockerSessions:
         try:
             session = await self.make(ANONYMOUS)
             try:
-                await session.start()  # pulls the image and installs packages
+                await session.start("")  # pulls the image and installs packages
             finally:
                 await self.release(session, is_idle=True)
         except BaseException:
@@ -174,22 +195,23 @@ class DockerSessions:
         assert self._work_dirs is not None
         await self._work_dirs.remove()
 
-    async def make(self, owner: Owner) -> ServedExecutor:
+    async def make(self, owner: Owner) -> LocalExecutor:
         """Return a session that is not started yet. Raise `PolicyNotSupported`."""
         return self._make(owner, DockerSessionCodeExecutor)
 
-    async def make_program(self, owner: Owner) -> ServedExecutor:
+    async def make_program(self, owner: Owner) -> LocalExecutor:
         """Return an executor that is not started yet. Raise `PolicyNotSupported`."""
         return self._make(owner, DockerCommandLineCodeExecutor)
 
     async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
         """Stop an executor and remove its folder."""
-        await executor.executor.stop()
-        await asyncio.to_thread(remove_tree, str(executor.executor.work_dir))
+        stopped = local(executor).executor
+        await stopped.stop()
+        await asyncio.to_thread(remove_tree, str(stopped.work_dir))
 
     def _make(
         self, owner: Owner, kind: type[DockerCommandLineCodeExecutor | DockerSessionCodeExecutor]
-    ) -> ServedExecutor:
+    ) -> LocalExecutor:
         assert self._work_dirs is not None
         settings = owner.overrides.apply_to(self._settings)
         _check_container_policy(settings.policy)
@@ -206,7 +228,7 @@ class DockerSessions:
             network="bridge" if settings.policy.network == "host" else "none",
             delete_tmp_files=True,
         )
-        return ServedExecutor(executor, fork_obstacle="--executor docker")
+        return LocalExecutor(executor, fork_obstacle="--executor docker")
 
 
 def _check_container_policy(policy: Policy) -> None:
@@ -219,9 +241,6 @@ def _check_container_policy(policy: Policy) -> None:
         )
 
 
-SessionFactory = SandboxSessions | DockerSessions
-
-
-def session_factory(settings: ServedSettings) -> SessionFactory:
-    """Return the factory that `settings` name."""
+def local_factory(settings: ServedSettings) -> SessionFactory:
+    """Return the factory of this machine that `settings` name."""
     return SandboxSessions(settings) if settings.executor == "sandbox" else DockerSessions(settings)

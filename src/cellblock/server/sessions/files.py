@@ -1,4 +1,4 @@
-"""SessionFiles: the files of a session, from outside.
+"""FolderFiles: the files of a session, from outside.
 
 Code in the session owns the folder, and may change it at any moment: see `SafeFolder`.
 """
@@ -19,8 +19,8 @@ from urllib.parse import quote
 from ...errors import WorkspaceError
 from ...runtime.linux.safe_folder import TEMPORARY, SafeFolder
 from ..refusals import FileMissing, InvalidFileName
-from .executors import DATA_DIR
 
+DATA_DIR = "/mnt/data"
 T = TypeVar("T")
 _BLOCK_FILE = "tmp_code_"
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
@@ -52,21 +52,14 @@ class FileInfo:
         return mimetypes.guess_type(self.name)[0] or "application/octet-stream"
 
 
-class SessionFiles:
+class FolderFiles:
     """The files below `folder`. All names are relative to it, or absolute below /mnt/data.
 
-    `check_disk` raises `DiskQuotaExceeded` if the folder has too much on disk. `on_write` is called
-    with the path of each file that was written.
+    `on_write` is called with the path of each file that was written. All methods block.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        check_disk: Callable[[], None],
-        on_write: Callable[[str], object] = lambda name: None,
-    ) -> None:
-        self._folder, self._check_disk = str(folder), check_disk
-        self._on_write = on_write
+    def __init__(self, folder: Path, on_write: Callable[[str], object] = lambda name: None) -> None:
+        self._folder, self._on_write = str(folder), on_write
 
     def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """Return the files and folders in a folder, sorted by path. At most 10 000 of them.
@@ -99,8 +92,8 @@ class SessionFiles:
         """Create or replace a file: call `write` with a temporary one, then rename it.
 
         The file is complete or unchanged. Folders on the way are created. Raise `InvalidFileName`,
-        also if the name is that of a folder or needs a folder where a file is; `DiskQuotaExceeded`,
-        `WorkspaceError` if it cannot be written, and what `write` raises.
+        also if the name is that of a folder or needs a folder where a file is; `WorkspaceError` if
+        it cannot be written, and what `write` raises.
         """
         *parents, last = split_name(name)
         with (
@@ -110,8 +103,6 @@ class SessionFiles:
         ):
             with folder.replace_file(last) as file:
                 result = write(file)
-                file.flush()
-                self._check_disk()
             self._on_write("/".join((*parents, last)))
             return result
 

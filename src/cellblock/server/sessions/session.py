@@ -6,30 +6,24 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
-from ...box.base import Box
 from ...cancellation import CancellationToken
 from ...errors import BackendError, ExecutorStopped
 from ...events import Ended, Event
-from ...executors.command_line.base import CommandLineExecutor
-from ...executors.command_line.program import ProgramRun
 from ...executors.run_options import RunOptions
-from ...executors.session.base import SessionExecutor
 from ...executors.session.checkpoint import Checkpoint
 from ...results import CodeResult, ResultBuilder
-from ...startup_files import is_startup_file
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionNotFound
 from .disk_quota import DiskQuota
-from .executors import AnyExecutor, ServedExecutor
-from .factory import SessionFactory
-from .files import SessionFiles
+from .executors import CommandItem, CommandSettings, ServedExecutor, SessionFactory, Work
 from .lineage import Lineage
+from .session_files import SessionFiles
 
 T = TypeVar("T")
 _NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
@@ -96,7 +90,6 @@ class HostedSession:
     ) -> None:
         self.owner, self.identifier = owner, identifier
         self.id, self.is_registered = session_id or str(uuid4()), session_id is not None
-        executor.executor.session_id = self.id
         self.created_at = self.last_used_at = time.time()
         self.users = 0
         self.is_closed = False
@@ -110,44 +103,26 @@ class HostedSession:
         self._cut: SessionRun | None = None  # the run that `close` has cancelled
 
     @property
-    def executor(self) -> AnyExecutor:
-        """The executor, for what the other methods do not offer."""
-        return self._served.executor
-
-    @property
     def is_live(self) -> bool:
         """Whether the session has a live interpreter. Else its runs are fresh processes."""
-        return self.executor.is_live
+        return self._served.is_live
 
     @property
-    def checkpointable(self) -> SessionExecutor:
-        """The same executor, with its checkpoints and variables."""
-        return self._served.session
-
-    @property
-    def box(self) -> Box:
-        """The commands of the session, which must be open and live. Do not close it."""
-        return Box(self._served.session, None)
+    def served(self) -> ServedExecutor:
+        """The executor, for the store."""
+        return self._served
 
     @property
     def files(self) -> SessionFiles:
         """The files of the session, which must be open."""
-        return SessionFiles(self.executor.work_dir, self._disk_quota.check, self._ignore_upload)
-
-    def _ignore_upload(self, name: str) -> None:
-        """Do not report an upload as a change by code.
-
-        A startup file that is uploaded during a run is reported: code may have replaced it already.
-        """
-        if self._active is None or not is_startup_file(name):
-            self.executor.place.ignore_upload(name)
+        return self._served.files(self._disk_quota.room_for)
 
     async def open(self) -> None:
         """Start the session if it is not started. Raise what starting an executor raises."""
         async with self._open_lock:
             if not self._is_open and not self.is_closed:
-                if self.executor.must_start():  # asking needs no other thread
-                    await self._served.start()
+                if self._served.must_start():
+                    await self._served.start(self.id)
                 self._is_open = True
         self.check_open()
 
@@ -174,17 +149,11 @@ class HostedSession:
         while len(self.runs) > _MAX_RUNS:
             self.runs.popitem(last=False)
 
-    async def execute(
-        self, run: SessionRun, work: CodeBlock | ProgramRun, run_seconds: float | None
-    ) -> CodeResult:
+    async def execute(self, run: SessionRun, work: Work, run_seconds: float | None) -> CodeResult:
         """Run a block or program. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
         options = await self._options(run, run_seconds)
         with self._active_run(run):
-            if isinstance(work, CodeBlock):
-                result = await self.executor.run_blocks([work], run.token, options)
-            else:
-                assert isinstance(self.executor, CommandLineExecutor)
-                result = await self.executor.run_program(work, run.token, options)
+            result = await self._served.run(work, run.token, options)
             self._check_cut(run)
             run.result = result
             return result
@@ -196,7 +165,7 @@ class HostedSession:
         builder, options = ResultBuilder(), await self._options(run, run_seconds)
         with self._active_run(run):
             async with contextlib.aclosing(
-                self.executor.stream_blocks([block], run.token, options)
+                self._served.stream(block, run.token, options)
             ) as events:
                 async for event in events:
                     if isinstance(event, Ended):
@@ -205,10 +174,25 @@ class HostedSession:
                     yield event
         run.result = builder.session_result()
 
+    async def command(self, settings: CommandSettings) -> AsyncGenerator[CommandItem]:
+        """Run a command beside the interpreter. Raise `DiskQuotaExceeded`."""
+        await self._disk_quota.remaining()
+        async with contextlib.aclosing(self._served.command(settings)) as pieces:
+            async for piece in pieces:
+                yield piece
+
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work`: a checkpoint, restore or fork. Call it only while holding `lock`."""
         self.check_open()
         return await work()
+
+    async def restart(self) -> None:
+        """Delete the variables, for `call`."""
+        await self._served.restart()
+
+    async def checkpoints(self) -> Sequence[Checkpoint]:
+        """Return the checkpoints, oldest first."""
+        return await self._served.checkpoints()
 
     async def checkpoint(
         self,
@@ -219,7 +203,7 @@ class HostedSession:
         end_commands: bool = False,
     ) -> Checkpoint:
         """Make a checkpoint, for `call`. Raise `CheckpointError` if the disk quota is too small."""
-        made = await self.box.checkpoint(
+        made = await self._served.checkpoint(
             name,
             lifetime_seconds=lifetime_seconds,
             replace=replace,
@@ -229,24 +213,20 @@ class HostedSession:
         self.lineage.add(made.name)
         return made
 
+    async def drop(self, checkpoint: str) -> None:
+        """Delete a checkpoint, for `call`. Raise `CheckpointError`."""
+        await self._served.drop(checkpoint)
+
     async def restore(self, checkpoint: str, *, end_commands: bool = False) -> None:
         """Go back to a checkpoint, for `call`. Raise `CheckpointError`."""
-        await self.box.restore(checkpoint, end_commands=end_commands)
+        await self._served.restore(checkpoint, end_commands=end_commands)
         self.lineage.current = checkpoint
 
     async def fork(self, checkpoint: str | None, *, end_commands: bool = False) -> ServedExecutor:
         """Return a copy, for `call`. Raise `CheckpointError` if the disk quota is too small."""
-        self._served.check_fork()
-        (branch,) = await self.box.fork(
-            checkpoint=checkpoint,
-            end_commands=end_commands,
-            max_copied_bytes=await self._room_for_copies(),
+        return await self._served.fork(
+            checkpoint, end_commands=end_commands, max_copied_bytes=await self._room_for_copies()
         )
-        return ServedExecutor(branch.session)
-
-    async def check_disk_quota(self) -> None:
-        """Raise `DiskQuotaExceeded` if the owner's folders are full."""
-        await self._disk_quota.remaining()
 
     async def _room_for_copies(self) -> int | None:
         try:

@@ -10,28 +10,26 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Self, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
 from ...errors import BackendError, BackendLost, ExecutorStopped
 from ...events import Ended, Event
-from ...executors.command_line.program import ProgramRun
 from ...results import CodeResult
 from ..owners import Owner
 from ..refusals import Draining, SessionNotFound, TooManySessions
 from ..settings import ServedSettings
 from .background import BackgroundRuns
 from .disk_quota import DiskQuota
-from .executors import ServedExecutor
-from .factory import session_factory
+from .executors import ServedExecutor, Work
+from .factory import local_factory
 from .journal import Action, NoJournal, ServerJournal, recorded, recorded_action, session_record
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun, translate_stop
 
 T = TypeVar("T")
-Execute = Callable[[CodeBlock | ProgramRun, float | None], Awaitable[CodeResult]]
+Execute = Callable[[Work, float | None], Awaitable[CodeResult]]
 MakeExecutor = Callable[[Owner], Awaitable[ServedExecutor]]
 _log = logging.getLogger(__name__)
 
@@ -51,10 +49,12 @@ class SessionStore:
         self.on_run_end: Callable[[SessionRun], object] = lambda run: None
         self.on_session_lost: Callable[[], object] = lambda: None
         self.journal = journal or NoJournal()
-        self._factory = session_factory(settings)
+        self._factory = local_factory(settings)
         self._sessions: dict[tuple[str, str], HostedSession] = {}
         self._timers: dict[HostedSession, asyncio.TimerHandle] = {}
-        self._making = defaultdict[str, asyncio.Lock](asyncio.Lock)  # sessions of each owner
+        # The sessions that are made, and the uploads that are checked, of each owner.
+        self._making = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        self._uploading = defaultdict[str, asyncio.Lock](asyncio.Lock)
         self._closing = set[asyncio.Task[None]]()
         self._background = BackgroundRuns()
         self._is_draining = self._has_ended = False
@@ -209,21 +209,23 @@ class SessionStore:
 
         `session_id` is that of `reserve`.
         """
-        quota = DiskQuota(owner.quotas.disk_bytes, lambda: self._folders(owner))
+        quota = DiskQuota(
+            owner.quotas.disk_bytes, lambda: self._disk_bytes(owner), self._uploading[owner.id]
+        )
         session = HostedSession(owner, identifier, executor, self._factory, quota, session_id)
         self._sessions[owner.id, identifier] = session
         if session.is_registered:
             self.journal.add_session(session_record("session.start", owner, session, "ok"))
         return session
 
-    def _folders(self, owner: Owner) -> list[Path]:
-        sessions = list(self._sessions.values())  # other threads may call this
-        return [
-            folder
-            for session in sessions
-            if session.owner.id == owner.id
-            for folder in session.executor.place.writable_folders()
-        ]
+    async def _disk_bytes(self, owner: Owner) -> int:
+        return await self._factory.disk_bytes(
+            [each.served for (key, _), each in self._sessions.items() if key == owner.id]
+        )
+
+    async def release(self, executor: ServedExecutor) -> None:
+        """End an executor that was not added."""
+        await self._factory.release(executor, is_idle=False)
 
     def _check_draining(self) -> None:
         if self._is_draining:
@@ -402,7 +404,7 @@ class SessionStore:
         """
         run = SessionRun(language=language)
 
-        async def execute(work: CodeBlock | ProgramRun, run_seconds: float | None) -> CodeResult:
+        async def execute(work: Work, run_seconds: float | None) -> CodeResult:
             result = await session.execute(run, work, run_seconds)
             self.count(owner, run, result.usage.cpu_seconds, result.outcome)
             return result

@@ -14,7 +14,7 @@ from ...policy import Policy
 from ..refusals import PolicyNotSupported
 from ..settings import ServedSettings
 from . import package_shim
-from .executors import DATA_DIR
+from .files import DATA_DIR
 
 
 class _SessionServer(SessionServer):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -15,7 +13,7 @@ from ...sessions.files import FileInfo
 from ...sessions.journal import Action
 from . import answers
 from .requests import Query, read_query
-from .uploads import save, upload_action, uploaded_files
+from .uploads import upload_action, uploaded_files
 
 
 class FileOperations:
@@ -42,7 +40,7 @@ class FileOperations:
             not query.is_new_dialect or request.query_params.get("recursive", "").lower() == "true"
         )
         async with self._store.use(owner, query.identifier) as session:
-            found = await asyncio.to_thread(session.files.list_folder, folder, recursive=recursive)
+            found = await session.files.list_folder(folder, recursive=recursive)
         to_answer = answers.new_files if query.is_new_dialect else answers.old_files
         return JSONResponse(to_answer(found))
 
@@ -50,14 +48,14 @@ class FileOperations:
         """Answer GET files/content/NAME and GET files/NAME/content."""
         query, name = read_query(request), _name(request)
         async with self._store.use(owner, query.identifier) as session:
-            file = await asyncio.to_thread(session.files.open, name)
+            file = await session.files.open(name)
         return file_response(file, FileInfo(name, 0, 0).content_type)
 
     async def describe(self, request: Request, owner: Owner) -> Response:
         """Answer GET files/NAME, in the dialect of the API version."""
         query = read_query(request)
         async with self._store.use(owner, query.identifier) as session:
-            info = await asyncio.to_thread(session.files.info, _name(request))
+            info = await session.files.info(_name(request))
         is_new = query.is_new_dialect
         return JSONResponse(answers.new_file(info) if is_new else answers.old_files([info]))
 
@@ -66,7 +64,7 @@ class FileOperations:
         query = read_query(request)
         action = Action(name="file.delete")
         async with self._store.use(owner, query.identifier, action) as session:
-            await asyncio.to_thread(session.files.delete, _name(request))
+            await session.files.delete(_name(request))
         return Response(status_code=204)
 
     async def _upload(self, request: Request, owner: Owner, folder: str) -> list[FileInfo]:
@@ -78,8 +76,8 @@ class FileOperations:
         ):
             for given, upload in uploads:
                 name = f"{folder}/{given}" if folder else given
-                await asyncio.to_thread(save, session.files, name, upload.file)
-                found.append(await asyncio.to_thread(session.files.info, name))
+                await session.files.write(name, upload.file)
+                found.append(await session.files.info(name))
         return found
 
 

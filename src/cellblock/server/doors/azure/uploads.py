@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import AsyncGenerator, Iterable
-from functools import partial
-from typing import BinaryIO
 from urllib.parse import quote, unquote
 
 from starlette.datastructures import Headers, UploadFile
@@ -21,7 +18,7 @@ from ....executors.workspace.full_disk import report_full_disk
 from ....limits import KIB
 from ...http.bodies import body_chunks
 from ...refusals import InvalidRequest, TooLarge
-from ...sessions.files import SessionFiles, split_name
+from ...sessions.files import split_name
 from ...sessions.journal import Action
 
 _FRAME_BYTES = 64 * KIB  # boundaries and headers of the parts
@@ -75,11 +72,6 @@ async def uploaded_files(
 def upload_action(uploads: Iterable[tuple[str, UploadFile]]) -> Action:
     """Return what is recorded of uploads."""
     return Action(name="file.upload", size_bytes=sum(file.size or 0 for _, file in uploads))
-
-
-def save(files: SessionFiles, name: str, upload: BinaryIO) -> None:
-    """Write an upload into the files of a session."""
-    files.write(name, partial(shutil.copyfileobj, upload))
 
 
 def _file_name(file: UploadFile, client: str) -> str:

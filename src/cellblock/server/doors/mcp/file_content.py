@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from mcp.types import (
     BlobResourceContents,
@@ -35,13 +35,11 @@ class FilePart(BaseModel):
     content: str
 
 
-def read_part(file: BinaryIO, info: FileInfo, offset: int, max_bytes: int) -> FilePart:
-    """Return at most `max_bytes` of a file from `offset` bytes on.
+def to_part(data: bytes, info: FileInfo, offset: int) -> FilePart:
+    """Return what was read of a file, from `offset` bytes on.
 
     A part that ends within a character is cut before it. Bytes that are not text become base64.
     """
-    file.seek(offset)
-    data = file.read(max_bytes)
     try:
         decoder = codecs.getincrementaldecoder("utf-8")()
         text = decoder.decode(data, final=offset + len(data) >= info.size_bytes)

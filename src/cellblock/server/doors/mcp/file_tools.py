@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
+import io
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -15,8 +15,9 @@ from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from ...refusals import TooLarge
-from ...sessions.files import FileInfo, SessionFiles
+from ...sessions.files import FileInfo
 from ...sessions.journal import Action
+from ...sessions.session_files import SessionFiles, read_all
 from . import file_content
 from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session
 from .declaration import declare_tool
@@ -91,9 +92,7 @@ class FileTools:
     ) -> FileList:
         """List the files and folders of a session, with all subfolders."""
         async with open_session(self._get_store, ctx, session_id) as opened:
-            found = await asyncio.to_thread(
-                opened.session.files.list_folder, folder, recursive=True
-            )
+            found = await opened.session.files.list_folder(folder, recursive=True)
             entries = [_entry(session_id, info) for info in found]
             return FileList(session_id=session_id, files=entries)
 
@@ -107,9 +106,7 @@ class FileTools:
     ) -> Annotated[CallToolResult, FilePart]:
         """Read a file of a session: text as text, pictures as pictures, others as base64."""
         async with open_session(self._get_store, ctx, session_id) as opened:
-            info, part = await asyncio.to_thread(
-                _read, opened.session.files, path, offset, max_bytes
-            )
+            info, part = await _read(opened.session.files, path, offset, max_bytes)
             return file_content.to_tool_result(part, info, session_id)
 
     async def write_file(
@@ -132,8 +129,8 @@ class FileTools:
                     f"{path} has {len(data)} bytes. At most {limit} are accepted. "
                     "Write a smaller file, or let code in the session make it."
                 )
-            await asyncio.to_thread(opened.session.files.write, path, lambda file: file.write(data))
-            info = await asyncio.to_thread(opened.session.files.info, path)
+            await opened.session.files.write(path, io.BytesIO(data))
+            info = await opened.session.files.info(path)
         return WrittenFile(
             session_id=session_id,
             path=info.path,
@@ -142,12 +139,14 @@ class FileTools:
         )
 
 
-def _read(files: SessionFiles, path: str, offset: int, max_bytes: int) -> tuple[FileInfo, FilePart]:
-    info = files.info(path)
+async def _read(
+    files: SessionFiles, path: str, offset: int, max_bytes: int
+) -> tuple[FileInfo, FilePart]:
+    info = await files.info(path)
     if offset == 0 and file_content.is_image(info):
         max_bytes = max(max_bytes, info.size_bytes)
-    with files.open(path) as file:
-        return info, file_content.read_part(file, info, offset, max_bytes)
+    data = await read_all(await files.open(path), max_bytes, offset)
+    return info, file_content.to_part(data, info, offset)
 
 
 def _decode(content: str, encoding: Encoding) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +17,7 @@ from ....errors import CellblockError
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidFileName, SessionNotFound
 from ...sessions.session import HostedSession
+from ...sessions.session_files import read_all
 from .callers import StoreSource, owner_of_request
 from .uris import file_uri, parse_file_uri
 
@@ -42,22 +42,21 @@ async def read_file(
         store = await get_store()
         store.find(owner, session_id)
         async with store.use(owner, session_id) as session:
-            return [await asyncio.to_thread(_read, session, path)]
+            return [await _read(session, path)]
     except (SessionNotFound, FileMissing, InvalidFileName) as error:
         raise ResourceNotFoundError(str(error)) from error
     except CellblockError as error:
         raise ResourceError(str(error)) from error
 
 
-def _read(session: HostedSession, path: str) -> ReadResourceContents:
-    info = session.files.info(path)
+async def _read(session: HostedSession, path: str) -> ReadResourceContents:
+    info = await session.files.info(path)
     if info.size_bytes > _MAX_BYTES:
         raise ResourceError(
             f"{path} has {info.size_bytes} bytes, more than {_MAX_BYTES}. Read it in parts with "
             "the tool read_file."
         )
-    with session.files.open(path) as file:
-        data = file.read(_MAX_BYTES)
+    data = await read_all(await session.files.open(path), _MAX_BYTES)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -90,13 +89,13 @@ class ResourceLister:
         found = list[Resource]()
         for session in store.sessions_of(owner):
             try:
-                found += await asyncio.to_thread(_list_session, session)
+                found += await _list_session(session)
             except CellblockError:  # it has just ended
                 continue
         return found[:_MAX_LISTED]
 
 
-def _list_session(session: HostedSession) -> list[Resource]:
+async def _list_session(session: HostedSession) -> list[Resource]:
     return [
         Resource(
             uri=file_uri(session.identifier, info.path),
@@ -104,6 +103,6 @@ def _list_session(session: HostedSession) -> list[Resource]:
             size=info.size_bytes,
             mime_type=info.content_type,
         )
-        for info in session.files.list_folder(recursive=True)
+        for info in await session.files.list_folder(recursive=True)
         if not info.is_folder
     ]

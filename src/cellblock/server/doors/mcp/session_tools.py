@@ -86,7 +86,6 @@ class SessionTools:
         """Save the variables and the files of a session, to go back to them with `restore`."""
         action = Action(name="checkpoint")
         async with open_existing(self._get_store, ctx, session_id, action) as opened:
-            executor = opened.session.checkpointable
             try:
                 saving = partial(
                     opened.session.checkpoint, name, replace=replace, end_commands=end_commands
@@ -94,7 +93,7 @@ class SessionTools:
                 saved = await opened.store.call(opened.session, saving)
             except ValueError as error:  # the name
                 raise InvalidRequest(str(error)) from error
-            names = [each.name for each in executor.checkpoints]
+            names = [each.name for each in await opened.session.checkpoints()]
             return CheckpointInfo(session_id=session_id, name=saved.name, checkpoints=names)
 
     async def restore(
@@ -122,9 +121,7 @@ class SessionTools:
         """Delete a checkpoint that is not needed any more. A session can have 16 of them."""
         action = Action(name="checkpoint.delete")
         async with open_existing(self._get_store, ctx, session_id, action) as opened:
-            await opened.store.call(
-                opened.session, lambda: opened.session.checkpointable.drop(name)
-            )
+            await opened.store.call(opened.session, partial(opened.session.drop, name))
             return SessionInfo(
                 session_id=session_id, message=f"The checkpoint {name!r} was deleted."
             )
@@ -178,7 +175,7 @@ class SessionTools:
                 return SessionInfo(session_id=session_id, message="There was no such session.")
             if keep_files:
                 async with store.use(owner, session_id, Action(name="restart")):
-                    await store.call(session, session.executor.restart)
+                    await store.call(session, session.restart)
             else:
                 await store.close_session(owner, session_id)
         kept = "only its files are kept" if keep_files else "nothing is kept"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
-from functools import partial
 from typing import BinaryIO, cast
 from urllib.parse import unquote_to_bytes
 
@@ -41,9 +39,7 @@ class FileOperations:
         if recursive not in ("true", "false"):
             raise InvalidRequest("The query parameter 'recursive' must be true or false.")
         async with use_existing(self._store, owner, _session_id(request)) as session:
-            found = await asyncio.to_thread(
-                session.files.list_folder, folder, recursive=recursive == "true"
-            )
+            found = await session.files.list_folder(folder, recursive=recursive == "true")
         return answer(FileList(files=list(map(FileEntry.of, found))))
 
     async def upload_file(self, request: Request, owner: Owner) -> Response:
@@ -57,18 +53,16 @@ class FileOperations:
             async for chunk in body_chunks(request, self._store.settings.max_file_bytes):
                 await asyncio.to_thread(spool.write, chunk)
             action = Action(name="file.upload", size_bytes=spool.tell())
-            spool.seek(0)
-            copy = partial(shutil.copyfileobj, cast(BinaryIO, spool))
             async with use_existing(self._store, owner, session_id, action) as session:
-                await asyncio.to_thread(session.files.write, path, copy)
-                info = await asyncio.to_thread(session.files.info, path)
+                await session.files.write(path, cast(BinaryIO, spool))
+                info = await session.files.info(path)
         return answer(FileEntry.of(info))
 
     async def download_file(self, request: Request, owner: Owner) -> Response:
         """Answer GET sessions/ID/files/PATH."""
         path = _path(request)
         async with use_existing(self._store, owner, _session_id(request)) as session:
-            file = await asyncio.to_thread(session.files.open, path)
+            file = await session.files.open(path)
         # A page that code has written must not run in a browser with the rights of this server.
         return file_response(
             file,
@@ -81,7 +75,7 @@ class FileOperations:
         """Answer DELETE sessions/ID/files/PATH, which is a file or a folder."""
         path, action = _path(request), Action(name="file.delete")
         async with use_existing(self._store, owner, _session_id(request), action) as session:
-            await asyncio.to_thread(session.files.delete, path, folders=True)
+            await session.files.delete(path, folders=True)
         return Response(status_code=204)
 
 

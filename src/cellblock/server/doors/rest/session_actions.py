@@ -72,7 +72,7 @@ class SessionActions:
     async def restart(self, owner: Owner, session_id: str) -> SessionInfo:
         """Delete the variables of a session."""
         async with use_existing(self._store, owner, session_id, Action(name="restart")) as session:
-            await self._store.call(session, session.executor.restart)
+            await self._store.call(session, session.restart)
             return self._describe(session)
 
     async def fork(self, owner: Owner, session_id: str, body: ForkRequest) -> SessionInfo:
@@ -83,7 +83,7 @@ class SessionActions:
         action = Action(name="fork", target=new_id)
         async with use_existing(self._store, owner, session_id, action) as session:
             if body.checkpoint is not None:
-                _check_checkpoint(session, body.checkpoint)
+                await _check_checkpoint(session, body.checkpoint)
             await fork_session(
                 self._store,
                 owner,
@@ -102,8 +102,8 @@ class SessionActions:
         """Save the variables and files of a session."""
         action = Action(name="checkpoint")
         async with use_existing(self._store, owner, session_id, action) as session:
-            source = session.checkpointable
-            if not body.replace and any(each.name == body.name for each in source.checkpoints):
+            found = await session.checkpoints()
+            if not body.replace and any(each.name == body.name for each in found):
                 raise CheckpointError(f"There is already a checkpoint {body.name!r}.")
             try:
                 made = await self._store.call(
@@ -114,22 +114,22 @@ class SessionActions:
                 raise InvalidRequest(str(error)) from error
             return CheckpointInfo.of(made)
 
-    def checkpoints(self, owner: Owner, session_id: str) -> builtins.list[CheckpointInfo]:
+    async def checkpoints(self, owner: Owner, session_id: str) -> builtins.list[CheckpointInfo]:
         """Return the checkpoints of a session, oldest first."""
         session = self._store.find(owner, session_id)
-        return [CheckpointInfo.of(each) for each in session.checkpointable.checkpoints]
+        return [CheckpointInfo.of(each) for each in await session.checkpoints()]
 
     async def drop_checkpoint(self, owner: Owner, session_id: str, name: str) -> None:
         """Delete a checkpoint. Raise `CheckpointNotFound`."""
         action = Action(name="checkpoint.delete")
         async with use_existing(self._store, owner, session_id, action) as session:
-            _check_checkpoint(session, name)
-            await self._store.call(session, lambda: session.checkpointable.drop(name))
+            await _check_checkpoint(session, name)
+            await self._store.call(session, partial(session.drop, name))
 
     async def restore(self, owner: Owner, session_id: str, body: RestoreRequest) -> SessionInfo:
         """Go back to a checkpoint. Raise `CheckpointNotFound`."""
         async with use_existing(self._store, owner, session_id, Action(name="restore")) as session:
-            _check_checkpoint(session, body.checkpoint)
+            await _check_checkpoint(session, body.checkpoint)
             restoring = partial(session.restore, body.checkpoint, end_commands=body.end_commands)
             await self._store.call(session, restoring)
             return self._describe(session)
@@ -145,9 +145,9 @@ class SessionActions:
         return True
 
 
-def _check_checkpoint(session: HostedSession, name: str) -> None:
+async def _check_checkpoint(session: HostedSession, name: str) -> None:
     """Raise `CheckpointNotFound` if the session has no checkpoint with this name."""
-    names = [each.name for each in session.checkpointable.checkpoints]
+    names = [each.name for each in await session.checkpoints()]
     if name not in names:
         known = ", ".join(map(repr, names)) or "none"
         raise CheckpointNotFound(

@@ -59,7 +59,7 @@ class SessionOperations:
 
     async def list_checkpoints(self, request: Request, owner: Owner) -> Response:
         """Answer GET sessions/ID/checkpoints."""
-        found = self._actions.checkpoints(owner, _session_id(request))
+        found = await self._actions.checkpoints(owner, _session_id(request))
         return answer(CheckpointList(checkpoints=found))
 
     async def delete_checkpoint(self, request: Request, owner: Owner) -> Response:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import io
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO, TypeVar
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 
 from ....executors.command_line.program import ProgramRun
 from ....executors.command_line.toolchains import TOOLCHAINS, Toolchain
-from ....limits import KIB, MIB
+from ....limits import MIB
 from ....results import CodeResult
 from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
@@ -25,16 +25,15 @@ from ...http.endpoints import Endpoints, json_error
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest
-from ...sessions.files import SessionFiles, split_name
+from ...sessions.files import split_name
+from ...sessions.session_files import SessionFiles, read_all
 from ...sessions.store import Execute
 from .attempts import Attempts
 from .cpu_place import CpuPlace
 from .messages import RunCodeRequest, answer, command_result, limits_reached
 
-T = TypeVar("T")
 _STDIN = ".stdin"
 _MAX_BYTES = 64 * MIB  # of the output, or of a file, in an answer
-_SMALL_BYTES = 64 * KIB
 _CHECK_SECONDS = 10.0
 
 
@@ -131,22 +130,11 @@ async def _write_files(
     stdin = {_STDIN: body.stdin.encode(errors="replace")} if body.stdin else {}
     for name, content in {**given, **stdin}.items():
         if split_name(name) != (toolchain.file,):
-            write = partial(files.write, name, partial(_write, content))
-            await _call(write, len(content))
+            await files.write(name, io.BytesIO(content))
 
 
 async def _read(files: SessionFiles, name: str) -> bytes | None:
     """Return the head of a file; None if it does not exist, as when the program has removed it."""
-    with contextlib.suppress(FileMissing), files.open(name) as file:
-        size = os.fstat(file.fileno()).st_size
-        return await _call(partial(file.read, _MAX_BYTES + 1), size)
+    with contextlib.suppress(FileMissing):
+        return await read_all(await files.open(name), _MAX_BYTES + 1)
     return None
-
-
-async def _call(work: Callable[[], T], size: int) -> T:
-    """Call `work` in a thread if it has more to do than the thread would cost."""
-    return work() if size <= _SMALL_BYTES else await asyncio.to_thread(work)
-
-
-def _write(content: bytes, file: BinaryIO) -> None:
-    file.write(content)
