@@ -71,6 +71,7 @@ TESTS_OF = {
     "tests/server": "server/doors/azure server/http server/http/serving server/sessions",
     "tests/server/mcp": "server/doors/mcp",
     "tests/server/rest": "server/doors/rest",
+    "tests/server/test_cluster.py": "server/cluster",
     "tests/server/test_nemo_skills.py": "server/doors/nemo_skills",
     "tests/server/test_sandbox_fusion.py": "server/doors/sandbox_fusion",
     "tests/server/state": "server/state/migrations",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock import Policy, SandboxCommandLineCodeExecutor
 from cellblock.batch import Program, run_many
 from tests.batch.published import download_human_eval, mixed_solutions
 from tests.executors.session.live_session import skip_without_sandbox
@@ -41,3 +42,9 @@ def test_a_cluster_gives_the_same_verdicts_even_if_a_node_is_lost(tmp_path: Path
 def test_without_ray_the_error_names_the_extra() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'cellblock\[ray\]'"):
         run_many([Program(id="1", code="")], cluster="auto")
+
+
+def test_programs_get_no_network_on_a_cluster_that_accepts_everybody() -> None:
+    executor = SandboxCommandLineCodeExecutor(policy=Policy(network="host"))
+    with pytest.raises(ValueError, match="RAY_AUTH_MODE=token"):
+        run_many([Program(id="1", code="")], executor=executor, cluster="auto")

@@ -8,15 +8,14 @@ elsewhere. See https://docs.ray.io/en/latest/ray-core/tasks.html.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import time
 from collections import deque
 from types import TracebackType
 from typing import Any, Self
 
-from ..errors import BackendError
 from .pool import WorkerPool
 from .programs import Program
+from .ray_connection import connect, import_ray, obstacle_to_network
 from .verdicts import Verdict
 from .worker import WorkerSettings
 
@@ -24,7 +23,6 @@ _TASK_SECONDS = 1.0  # that a task should take: a lost node costs as much
 _MAX_PROGRAMS = 32  # of one task
 _PER_CPU = 2  # tasks: one waits for each that runs, which also tells an autoscaler of the load
 _RUNS_PER_CPU = 2  # programs that a task judges at a time: starting one also waits
-_CONNECT_SECONDS = 30.0
 _CPU_COUNT_SECONDS = 2.0  # for which a number of CPUs is believed
 
 _pools: dict[str, WorkerPool] = {}  # at most one: see `_pool_of_process`
@@ -40,8 +38,14 @@ class RayPool:
     def __init__(
         self, address: str, settings: WorkerSettings, retries: int, cpus: int | None
     ) -> None:
-        """Use at most `cpus` CPUs. Raise `ModuleNotFoundError` without the extra `ray`."""
-        self._ray: Any = _import_ray()
+        """Use at most `cpus` CPUs.
+
+        Raise `ModuleNotFoundError` without the extra `ray`, and `ValueError` if programs could use
+        the network to get at the cluster.
+        """
+        if settings.has_network and (obstacle := obstacle_to_network()):
+            raise ValueError(obstacle)
+        self._ray: Any = import_ray("cluster=...")
         self._address, self._settings, self._retries = address, settings, retries
         self._cpus = cpus
         self._waiting = deque[tuple[Program, asyncio.Future[Verdict]]]()
@@ -59,18 +63,7 @@ class RayPool:
 
     async def __aenter__(self) -> Self:
         """Connect. Raise `BackendError` if the cluster cannot be reached."""
-        if not self._ray.is_initialized():
-            try:
-                await _check_port(self._address)
-                await asyncio.to_thread(
-                    self._ray.init, self._address, log_to_driver=False, logging_level="error"
-                )
-            except (OSError, RuntimeError, ValueError) as error:
-                raise BackendError(
-                    f"No Ray cluster can be reached at {self._address!r}: {error}. "
-                    "Start one with `ray start --head`."
-                ) from error
-            self._must_disconnect = True
+        self._must_disconnect = await connect(self._ray, self._address)
         options = {
             "num_cpus": 1,
             "scheduling_strategy": "SPREAD",
@@ -146,15 +139,6 @@ class RayPool:
         self._start_tasks()
 
 
-async def _check_port(address: str) -> None:
-    """Raise `OSError` if nothing listens there: `ray.init` would try for many minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        writer.close()
-
-
 def _judge_on_node(
     settings: WorkerSettings, retries: int, programs: list[Program]
 ) -> list[Verdict]:
@@ -180,14 +164,3 @@ async def _pool_of_process(settings: WorkerSettings, retries: int) -> WorkerPool
     if key not in _pools:
         _pools[key] = WorkerPool(settings, _RUNS_PER_CPU, retries)
     return _pools[key]
-
-
-def _import_ray() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise ModuleNotFoundError(
-            "cluster=... needs Ray: pip install 'cellblock[ray]', on all nodes.", name="ray"
-        ) from None

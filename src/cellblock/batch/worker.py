@@ -54,6 +54,12 @@ class WorkerSettings:
         """What tells these settings from others."""
         return json.dumps([asdict(self._model), asdict(self.limits)], sort_keys=True)
 
+    @property
+    def has_network(self) -> bool:
+        """Whether programs can use the network of the machine."""
+        policy = cast("Mapping[str, object]", self._model.config.get("policy") or {})
+        return policy.get("network") == "host"
+
     def make_executor(self) -> CommandLineExecutor:
         """Return a new executor."""
         executor = _load(self._model)

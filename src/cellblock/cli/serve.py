@@ -14,7 +14,7 @@ import click
 from ..errors import BackendError
 from ..limits import MIN_MEMORY_BYTES
 from .options.shared import check_env, env_option
-from .options.types import FiniteFloat, Port, Size
+from .options.types import Amount, FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -70,6 +70,7 @@ def open_state(url: str | None, *, must_exist: bool = True) -> Generator[Engine]
 
 _SECONDS = FiniteFloat(min=1)
 _COUNT = click.IntRange(min=1)
+_MAX_RUNNING_ON_CLUSTER = 1000
 
 
 @click.command("serve")
@@ -98,7 +99,9 @@ _COUNT = click.IntRange(min=1)
 @click.option("--max-age", type=_SECONDS, default=86400, show_default=True, metavar="SECONDS",
               help="End sessions at this age.")  # fmt: skip
 @click.option("--max-sessions", type=_COUNT, default=600, show_default=True)
-@click.option("--max-running", type=_COUNT, help="Runs at one time.  [default: 4 a CPU]")
+@click.option(
+    "--max-running", type=_COUNT, help="Runs at one time.  [default: 4 a CPU; 1000 with --ray]"
+)
 @click.option("--max-queued", type=_COUNT, default=64, show_default=True,
               help="Waiting runs of one key.")  # fmt: skip
 @click.option("--max-body", type=Size(), default="16M", show_default=True, metavar="SIZE")
@@ -113,6 +116,12 @@ _COUNT = click.IntRange(min=1)
               help="Name of this server in the audit log.  [default: host and port]")  # fmt: skip
 @click.option("--audit-days", type=FiniteFloat(min=1), default=365, show_default=True,
               metavar="DAYS", help="How long the audit log is kept.")  # fmt: skip
+@click.option("--ray", metavar="ADDRESS",
+              help="Run sessions on the nodes of this Ray cluster (extra: ray): HOST:PORT, or "
+              "auto for one of this machine.")  # fmt: skip
+@click.option("--session-resource", "session_resources", type=Amount(), multiple=True,
+              metavar="NAME=AMOUNT",
+              help="What a session reserves of a node of Ray.  [default: CPU=0.1]")  # fmt: skip
 @click.option("--no-auth", is_flag=True, help="Accept clients without keys, on loopback only.")
 @click.option("--no-console", is_flag=True, help="Do not serve the pages at /console.")
 @click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -143,6 +152,7 @@ def _print_note(text: str) -> None:
 
 
 def _server_settings(options: dict[str, Any]) -> ServerSettings:
+    from ..server.cluster.factory import SESSION_RESOURCES
     from ..server.process import ServerSettings
 
     certificate, private_key = options["certificate"], options["private_key"]
@@ -163,6 +173,8 @@ def _server_settings(options: dict[str, Any]) -> ServerSettings:
             private_key=private_key,
             drain_seconds=options["drain"],
             stall_seconds=options["stall"],
+            ray=options["ray"],
+            session_resources=dict(options["session_resources"]) or SESSION_RESOURCES,
         )
     except ValueError as error:
         _fail_usage(str(error))
@@ -190,11 +202,16 @@ def _session_settings(options: dict[str, Any]) -> ServedSettings:
         idle_seconds=options["idle"],
         max_age_seconds=options["max_age"],
         max_sessions=options["max_sessions"],
-        max_running=options["max_running"] or 4 * (os.cpu_count() or 1),
+        max_running=options["max_running"] or _max_running(options["ray"]),
         max_queued=options["max_queued"],
         max_body_bytes=options["max_body"],
         max_file_bytes=options["max_file"],
     )
+
+
+def _max_running(ray: str | None) -> int:
+    """Return the default: with Ray, what sessions reserve is the limit."""
+    return 4 * (os.cpu_count() or 1) if ray is None else _MAX_RUNNING_ON_CLUSTER
 
 
 def _self_signed(host: str) -> tuple[Path, Path]:

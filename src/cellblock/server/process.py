@@ -7,8 +7,8 @@ import contextlib
 import logging
 import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from ..errors import BackendError
 from .app import MCP_MISSING, create_app, mcp_missing_route
+from .cluster.factory import SESSION_RESOURCES, ClusterSessions
 from .http.local_only import is_loopback
 from .http.request_log import JsonFormatter
 from .http.services import Services
@@ -25,6 +26,8 @@ from .http.serving.connections import limited_connections
 from .http.serving.draining_server import DrainingServer
 from .http.serving.tls_files import check_tls_files
 from .keys.key_store import KeyStore
+from .sessions.executors import SessionFactory
+from .sessions.factory import local_factory
 from .sessions.store import SessionStore
 from .settings import ServedSettings
 from .state.database import default_database_url, open_database
@@ -47,6 +50,8 @@ class ServerSettings:
     has_console     whether people have the pages at /console
     certificate, private_key   PEM files for TLS; None serves plain HTTP
     drain_seconds   how long current runs and requests may take after SIGTERM
+    ray             address of the Ray cluster whose nodes have the sessions; None: this machine
+    session_resources   what a session reserves of a node of the cluster, by the names of Ray
     stall_seconds   how long a client may not send the rest of a request, or not read an answer
     """
 
@@ -61,6 +66,8 @@ class ServerSettings:
     private_key: Path | None = None
     drain_seconds: int = 30
     stall_seconds: float = 30.0
+    ray: str | None = None
+    session_resources: Mapping[str, float] = field(default_factory=lambda: SESSION_RESOURCES)
 
     def __post_init__(self) -> None:
         if not self.needs_keys and not is_loopback(self.host):
@@ -93,7 +100,8 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
             name = settings.name or f"{socket.gethostname()}:{listener.getsockname()[1]}"
             journal = StateJournal(engine, name, settings.audit_days)
             await stack.enter_async_context(journal)
-        store = await stack.enter_async_context(SessionStore(sessions, journal))
+        store = SessionStore(sessions, journal, _factory(settings, sessions))
+        await stack.enter_async_context(store)
         services = Services(store, keys, settings.stall_seconds, engine)
         app = _make_app(services, settings, print_note)
         if settings.certificate is None and not is_loopback(settings.host):
@@ -111,6 +119,15 @@ async def _open_state(settings: ServerSettings, stack: contextlib.AsyncExitStack
     engine = await asyncio.to_thread(open_database, url)
     stack.callback(engine.dispose)
     return engine
+
+
+def _factory(settings: ServerSettings, sessions: ServedSettings) -> SessionFactory:
+    if settings.ray is None:
+        return local_factory(sessions)
+    try:
+        return ClusterSessions(sessions, settings.ray, settings.session_resources)
+    except ModuleNotFoundError as error:
+        raise BackendError(str(error)) from error
 
 
 def _make_app(services: Services, settings: ServerSettings, print_note: PrintNote) -> ASGIApp:

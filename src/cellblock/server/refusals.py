@@ -8,6 +8,7 @@ CellblockError
     ├── NotAuthenticated                 the key is missing, unknown, expired or revoked
     ├── Forbidden                        the client may not do this
     ├── SessionNotFound (LookupError)    there is no such session, or it has just ended
+    ├── SessionLost                      what had the session has ended
     ├── SessionElsewhere                 another server of the same database has the session
     ├── RunNotFound (LookupError)        there is no such run
     ├── RunIdReused                      another run has the ID that the client chose
@@ -62,6 +63,10 @@ class SessionNotFound(Refusal, LookupError):
     def __init__(self, message: str, identifier: str | None = None) -> None:
         super().__init__(message)
         self.identifier = identifier
+
+
+class SessionLost(Refusal):
+    """The process or machine that had the session has ended, and the session with it."""
 
 
 class SessionElsewhere(Refusal):

@@ -7,18 +7,18 @@ became of them, by the name of the run.
 import asyncio
 import contextlib
 import json
-import os
 import subprocess
 import sys
-
-os.environ["RAY_raylet_start_wait_time_s"] = "240"  # on a busy machine
+from pathlib import Path
 
 import ray
-from ray.cluster_utils import Cluster
 
 from cellblock.batch import JudgeLimits, Program, run_many
 from cellblock.errors import BackendError
 from cellblock.sync import run_many as run_many_sync
+
+sys.path.append(str(Path(__file__).parents[3]))
+from tests.ray_cluster import LoopbackCluster
 
 LIMITS = JudgeLimits(cpu_seconds=20, wall_seconds=600)
 PROGRAMS = [Program.from_json(line) for line in open(sys.argv[1])]
@@ -35,7 +35,7 @@ async def run_with_a_lost_node(cluster, node):
     async for verdict in run_many(PROGRAMS, limits=LIMITS, cluster=cluster.address):
         verdicts.append(verdict)
         if len(verdicts) == COUNT // 4:
-            cluster.remove_node(node, allow_graceful=False)
+            cluster.kill_node(node)
     record("with a lost node", verdicts)
 
 
@@ -53,9 +53,8 @@ try:
     list(run_many_sync(PROGRAMS, cluster="127.0.0.1:1"))
 except BackendError as error:
     FOUND["no cluster"] = str(error)
-node = {"include_dashboard": False, "object_store_memory": 80 << 20}
-cluster = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
-nodes = [cluster.add_node(num_cpus=1, **node) for _ in range(2)]
+cluster = LoopbackCluster()
+nodes = [cluster.add_node() for _ in range(2)]
 asyncio.run(run_with_a_lost_node(cluster, nodes[1]))
 asyncio.run(stop_early(cluster.address))
 argv = [sys.executable, "-m", "cellblock.cli", "batch", sys.argv[1], "-o", "journal"]
@@ -63,5 +62,5 @@ argv += ["--cpu-seconds", "20", "--wall-seconds", "600", "--ray", cluster.addres
 done = subprocess.run(argv, capture_output=True, text=True)
 FOUND["command"] = [done.returncode, done.stderr]
 record("resumed by the command", run_many_sync(PROGRAMS, limits=LIMITS, journal="journal"))
-cluster.shutdown()
+cluster.stop()
 print(json.dumps(FOUND))

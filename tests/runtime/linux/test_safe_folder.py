@@ -25,7 +25,7 @@ from cellblock.runtime.linux.safe_folder import (
 from cellblock.sandbox.setup.chown import chown_tree
 from cellblock.server.refusals import Refusal
 from cellblock.server.sessions.disk_quota import disk_bytes
-from cellblock.server.sessions.files import FolderFiles
+from cellblock.server.sessions.files import SessionFolder
 
 _FLAGS = ("_FOLDER", "_READ", "_CREATE")
 _USES, _SWAPS = 300, 3000  # of each function, at least
@@ -196,8 +196,8 @@ def remove_in_workspace(attack: Attack) -> None:
     Workspace(attack.work).remove("inner/file")
 
 
-def session_files(attack: Attack) -> FolderFiles:
-    return FolderFiles(attack.work)
+def session_files(attack: Attack) -> SessionFolder:
+    return SessionFolder(attack.work)
 
 
 def read_in_session(attack: Attack) -> bool:

@@ -53,6 +53,25 @@ class Size(click.ParamType[int]):
         return size
 
 
+class Amount(click.ParamType[tuple[str, float]]):
+    """A name and how much of it, such as CPU=0.5."""
+
+    name = "amount"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """See `click.ParamType`."""
+        name, _, amount = str(value).partition("=")
+        try:
+            number = float(amount)
+        except ValueError:
+            number = 0.0
+        if not name or not 0 < number < math.inf:
+            self.fail(f"{value} has not the form NAME=AMOUNT, such as CPU=0.5", param, ctx)
+        return name, number
+
+
 class JsonObject(click.ParamType[dict[str, Any]]):
     """A JSON object."""
 

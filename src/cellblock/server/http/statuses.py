@@ -27,6 +27,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.Forbidden, ErrorStatus(403, "Forbidden")),
     (refusals.RequestTimedOut, ErrorStatus(408, "RequestTimeout", {"Connection": "close"})),
     (refusals.SessionNotFound, ErrorStatus(404, "SessionNotFound")),
+    (refusals.SessionLost, ErrorStatus(503, "SessionLost", {"Retry-After": "10"})),
     (refusals.SessionElsewhere, ErrorStatus(421, "SessionElsewhere")),
     (refusals.RunNotFound, ErrorStatus(404, "ExecutionNotFound")),
     (refusals.RunIdReused, ErrorStatus(422, "IdempotencyKeyReused")),

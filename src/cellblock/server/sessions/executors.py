@@ -44,11 +44,14 @@ class CommandSettings:
 class ServedExecutor(Protocol):
     """What the server needs of an executor, on this machine or another one.
 
+    node_id   Ray's ID of the node that has it; None for this machine
+
     Without a live interpreter, it runs blocks and programs as fresh processes, and has neither
     checkpoints nor commands.
     """
 
     is_live: bool
+    node_id: str | None = None
 
     @property
     def options(self) -> RunOptions:
@@ -119,7 +122,12 @@ class ServedExecutor(Protocol):
 
 
 class SessionFactory(Protocol):
-    """Makes the executors of a server. Use it with `async with`."""
+    """Makes the executors of a server. Use it with `async with`.
+
+    program_places   how many fresh programs run at one time without slowing each other down
+    """
+
+    program_places: int
 
     async def __aenter__(self) -> object: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import tempfile
 import time
 from collections import defaultdict
@@ -49,6 +50,8 @@ class _TemporaryDir:
 
 
 class _LocalFactory(SessionFactory):
+    program_places = os.cpu_count() or 1
+
     async def disk_bytes(self, executors: Sequence[ServedExecutor]) -> int:
         """See `SessionFactory`."""
 

@@ -1,4 +1,4 @@
-"""FolderFiles: the files of a session, from outside.
+"""SessionFolder: the files of a session, from outside.
 
 Code in the session owns the folder, and may change it at any moment: see `SafeFolder`.
 """
@@ -52,7 +52,7 @@ class FileInfo:
         return mimetypes.guess_type(self.name)[0] or "application/octet-stream"
 
 
-class FolderFiles:
+class SessionFolder:
     """The files below `folder`. All names are relative to it, or absolute below /mnt/data.
 
     `on_write` is called with the path of each file that was written. All methods block.

@@ -31,7 +31,7 @@ async def fork_session(
         try:
             _check(store, owner, identifier)  # a concurrent request may have been faster
         except Refusal:
-            await store.release(branch)
+            await store.factory.release(branch, is_idle=False)
             raise
         store.add(owner, identifier, branch, session_id)
     session.lineage.add_fork(identifier, checkpoint)

@@ -19,7 +19,7 @@ from ...executors.run_options import RunOptions
 from ...executors.session.checkpoint import Checkpoint
 from ...results import CodeResult, ResultBuilder
 from ..owners import Owner
-from ..refusals import DiskQuotaExceeded, SessionNotFound
+from ..refusals import DiskQuotaExceeded, SessionLost, SessionNotFound
 from .disk_quota import DiskQuota
 from .executors import CommandItem, CommandSettings, ServedExecutor, SessionFactory, Work
 from .lineage import Lineage
@@ -108,6 +108,11 @@ class HostedSession:
         return self._served.is_live
 
     @property
+    def node_id(self) -> str | None:
+        """Ray's ID of the node that has the session; None for this machine."""
+        return self._served.node_id
+
+    @property
     def served(self) -> ServedExecutor:
         """The executor, for the store."""
         return self._served
@@ -132,6 +137,15 @@ class HostedSession:
             raise SessionNotFound(
                 f"The session {self.identifier!r} has ended. Send the request again for a new one."
             )
+
+    def lost_error(self) -> SessionLost:
+        """Return what a client is told if the session was lost."""
+        if not self.is_registered:
+            return SessionLost("What ran the code was lost. Send the request again.")
+        return SessionLost(
+            f"The session {self.identifier!r} was lost, with its variables and files: the process "
+            "or machine that had it has ended. Send the request again for a new session."
+        )
 
     async def close(self) -> None:
         """End the session and remove its files. A current run raises `ExecutorStopped`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from ...limits import KIB
-from .files import FileInfo, FolderFiles
+from .files import FileInfo, SessionFolder
 
 # Holds so many bytes of the disk quota during the context, or raises `DiskQuotaExceeded`.
 RoomFor = Callable[[int], AbstractAsyncContextManager[object]]
@@ -39,7 +39,7 @@ class OpenFile(Protocol):
 
 
 class SessionFiles(Protocol):
-    """The files of a session. For names and errors see `FolderFiles`."""
+    """The files of a session. For names and errors see `SessionFolder`."""
 
     async def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """Return the files and folders in a folder, sorted by path."""
@@ -93,7 +93,7 @@ class LocalFiles(SessionFiles):
         room_for: RoomFor,
         on_write: Callable[[str], object] = lambda name: None,
     ) -> None:
-        self._files, self._room_for = FolderFiles(folder, on_write), room_for
+        self._files, self._room_for = SessionFolder(folder, on_write), room_for
 
     async def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """See `SessionFiles`."""

@@ -8,7 +8,6 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Self, TypeVar
 from uuid import uuid4
@@ -18,18 +17,17 @@ from ...errors import BackendError, BackendLost, ExecutorStopped
 from ...events import Ended, Event
 from ...results import CodeResult
 from ..owners import Owner
-from ..refusals import Draining, SessionNotFound, TooManySessions
+from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
 from ..settings import ServedSettings
 from .background import BackgroundRuns
 from .disk_quota import DiskQuota
-from .executors import ServedExecutor, Work
+from .executors import ServedExecutor, SessionFactory
 from .factory import local_factory
 from .journal import Action, NoJournal, ServerJournal, recorded, recorded_action, session_record
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun, translate_stop
 
 T = TypeVar("T")
-Execute = Callable[[Work, float | None], Awaitable[CodeResult]]
 MakeExecutor = Callable[[Owner], Awaitable[ServedExecutor]]
 _log = logging.getLogger(__name__)
 
@@ -41,15 +39,22 @@ class SessionStore:
 
     `on_run_end` is called with each run that had its turn. Its result is None if its client went
     away or its session was lost. `on_session_lost` is called when a request finds that.
+
+    `factory` makes the sessions; None means on this machine.
     """
 
-    def __init__(self, settings: ServedSettings, journal: ServerJournal | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServedSettings,
+        journal: ServerJournal | None = None,
+        factory: SessionFactory | None = None,
+    ) -> None:
         self.settings = settings
         self.queue = RunQueue(settings.max_running, settings.max_queued)
         self.on_run_end: Callable[[SessionRun], object] = lambda run: None
         self.on_session_lost: Callable[[], object] = lambda: None
         self.journal = journal or NoJournal()
-        self._factory = local_factory(settings)
+        self.factory = factory or local_factory(settings)
         self._sessions: dict[tuple[str, str], HostedSession] = {}
         self._timers: dict[HostedSession, asyncio.TimerHandle] = {}
         # The sessions that are made, and the uploads that are checked, of each owner.
@@ -60,7 +65,7 @@ class SessionStore:
         self._is_draining = self._has_ended = False
 
     async def __aenter__(self) -> Self:
-        await self._factory.__aenter__()
+        await self.factory.__aenter__()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -68,7 +73,7 @@ class SessionStore:
         self._background.cancel()
         if self._closing:
             await asyncio.wait(self._closing)
-        await self._factory.__aexit__(None, None, None)
+        await self.factory.__aexit__(None, None, None)
 
     def drain(self) -> None:
         """Accept no new sessions and runs from now on."""
@@ -138,12 +143,16 @@ class SessionStore:
             await self._open(session)
             yield
         except (BackendError, ExecutorStopped, SessionNotFound) as error:
-            if isinstance(error, BackendLost):
+            is_lost = isinstance(error, BackendLost)
+            if is_lost:
+                _log.warning("The session %s was lost: %s", session.id, error)
                 if not session.is_closed:
                     self.on_session_lost()
                 self._discard(session, "lost")
             if self._has_ended:
                 raise Draining("The server has stopped. Send the request again later.") from error
+            if is_lost:
+                raise session.lost_error() from error
             raise
         finally:
             session.users -= 1
@@ -160,8 +169,8 @@ class SessionStore:
         """
         self.check_room(owner)
         await self.journal.check_sessions(owner, self._count(owner))
-        executor = await (make or self._factory.make)(owner)
-        self.check_room(owner)
+        executor = await (make or self.factory.make)(owner)
+        await self._check_room_for(owner, executor)
         session = self.add(owner, f"temporary-{uuid4()}", executor)
         try:
             async with self._using(session):
@@ -196,11 +205,20 @@ class SessionStore:
             if (session := self._sessions.get((owner.id, identifier))) is not None:
                 return session
             async with self.reserve(owner, identifier) as session_id:
-                executor = await self._factory.make(owner)
+                executor = await self.factory.make(owner)
                 if (session := self._sessions.get((owner.id, identifier))) is not None:
+                    await self.factory.release(executor, is_idle=True)
                     return session  # a fork
-                self.check_room(owner)
+                await self._check_room_for(owner, executor)
                 return self.add(owner, identifier, executor, session_id)
+
+    async def _check_room_for(self, owner: Owner, executor: ServedExecutor) -> None:
+        """Check the room again after its executor was made, which is released without room."""
+        try:
+            self.check_room(owner)
+        except Refusal:
+            await self.factory.release(executor, is_idle=True)
+            raise
 
     def add(
         self, owner: Owner, identifier: str, executor: ServedExecutor, session_id: str | None = None
@@ -212,28 +230,25 @@ class SessionStore:
         quota = DiskQuota(
             owner.quotas.disk_bytes, lambda: self._disk_bytes(owner), self._uploading[owner.id]
         )
-        session = HostedSession(owner, identifier, executor, self._factory, quota, session_id)
+        session = HostedSession(owner, identifier, executor, self.factory, quota, session_id)
         self._sessions[owner.id, identifier] = session
         if session.is_registered:
             self.journal.add_session(session_record("session.start", owner, session, "ok"))
         return session
 
     async def _disk_bytes(self, owner: Owner) -> int:
-        return await self._factory.disk_bytes(
+        return await self.factory.disk_bytes(
             [each.served for (key, _), each in self._sessions.items() if key == owner.id]
         )
 
-    async def release(self, executor: ServedExecutor) -> None:
-        """End an executor that was not added."""
-        await self._factory.release(executor, is_idle=False)
-
-    def _check_draining(self) -> None:
+    def check_draining(self) -> None:
+        """Raise `Draining` if the server accepts nothing new."""
         if self._is_draining:
             raise Draining("The server is about to stop. Send the request again later.")
 
     def check_room(self, owner: Owner) -> None:
         """Raise `TooManySessions` or `Draining` if the owner can have no further session."""
-        self._check_draining()
+        self.check_draining()
         owner.check_session_quota(self._count(owner))
         if len(self._sessions) >= self.settings.max_sessions:
             raise TooManySessions(
@@ -359,81 +374,20 @@ class SessionStore:
         """Run a block as `run` does, and yield its events as they happen."""
         run = run or SessionRun()
         async with self.turn(owner, session, run, on_admitted):
-            events = self._count_events(owner, run, session.stream(run, block, run_seconds))
+            events = self.count_events(owner, run, session.stream(run, block, run_seconds))
             async with contextlib.aclosing(events):
                 async for event in events:
                     yield event
 
-    async def _count_events(
+    async def count_events(
         self, owner: Owner, run: SessionRun, events: AsyncGenerator[Event]
     ) -> AsyncGenerator[Event]:
+        """Yield the events of a run, and count what its results have used."""
         async with contextlib.aclosing(events):
             async for event in events:
                 if isinstance(event, Ended):
                     self.count(owner, run, event.usage.cpu_seconds, event.outcome)
                 yield event
-
-    async def stream_fresh(
-        self,
-        owner: Owner,
-        block: CodeBlock,
-        *,
-        run: SessionRun,
-        run_seconds: float | None = None,
-        on_admitted: Callable[[], object] = lambda: None,
-    ) -> AsyncGenerator[Event]:
-        """Run a block as `stream` does, but in a fresh process and an empty folder."""
-        async with self._fresh_turn(owner, run, on_admitted) as session:
-            events = self._count_events(owner, run, session.stream(run, block, run_seconds))
-            async with contextlib.aclosing(events):
-                async for event in events:
-                    yield event
-
-    @contextlib.asynccontextmanager
-    async def batch(
-        self,
-        owner: Owner,
-        language: str,
-        gate: AbstractAsyncContextManager[object] | None = None,
-    ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
-        """Wait for a turn, and yield an empty folder and a function that runs programs in it.
-
-        Each block or program is a fresh process, and all together count as one run in `language`.
-        The folder is a session that ends with the context. `gate` bounds such batches further.
-        Raises as `use` and `run` do.
-        """
-        run = SessionRun(language=language)
-
-        async def execute(work: Work, run_seconds: float | None) -> CodeResult:
-            result = await session.execute(run, work, run_seconds)
-            self.count(owner, run, result.usage.cpu_seconds, result.outcome)
-            return result
-
-        async with self._fresh_turn(owner, run, gate=gate) as session:
-            yield session, execute
-
-    @contextlib.asynccontextmanager
-    async def _fresh_turn(
-        self,
-        owner: Owner,
-        run: SessionRun,
-        on_admitted: Callable[[], object] = lambda: None,
-        gate: AbstractAsyncContextManager[object] | None = None,
-    ) -> AsyncGenerator[HostedSession]:
-        """Wait for a turn, then yield a session for fresh processes that ends with the context."""
-        self._check_draining()
-        await self.journal.check(owner)
-        queued_at = time.monotonic()
-        async with self.queue.admit(owner):
-            on_admitted()
-            async with (
-                gate or contextlib.nullcontext(),
-                self.queue.turn(owner),
-                self.use_temporary(owner, self._factory.make_program) as session,
-            ):
-                run.queue_seconds = time.monotonic() - queued_at
-                with translate_stop(session), self._recorded(owner, session, run):
-                    yield session
 
     async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work` while no run is active in the session: checkpoints, restores, forks."""
@@ -454,7 +408,7 @@ class SessionStore:
 
         What `uses_interpreter` of the session has it to itself.
         """
-        self._check_draining()
+        self.check_draining()
         await self.journal.check(owner)
         queued_at = time.monotonic()
         with translate_stop(session), run.lasting():
@@ -465,11 +419,12 @@ class SessionStore:
                 lock = session.lock if uses_interpreter else contextlib.nullcontext()
                 async with lock, self.queue.turn(owner):
                     run.queue_seconds = time.monotonic() - queued_at
-                    with self._recorded(owner, session, run):
+                    with self.recorded(owner, session, run):
                         yield
 
     @contextlib.contextmanager
-    def _recorded(self, owner: Owner, session: HostedSession, run: SessionRun) -> Generator[None]:
+    def recorded(self, owner: Owner, session: HostedSession, run: SessionRun) -> Generator[None]:
+        """Record a run that takes the time of the context, and report its end."""
         try:
             with recorded(self.journal, owner, session, run):
                 yield

@@ -18,6 +18,7 @@ from ...http.endpoints import Endpoints
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest, SessionNotFound
+from ...sessions.fresh_runs import fresh_programs
 from ...sessions.languages import refuse_language
 from ...sessions.session import SessionRun
 from .messages import ExecuteRequest, answer, error_answer
@@ -87,7 +88,7 @@ class LocalSandbox:
         return True
 
     async def _run_program(self, owner: Owner, body: ExecuteRequest) -> CodeResult:
-        async with self._store.batch(owner, body.language, self._places) as (_, execute):
+        async with fresh_programs(self._store, owner, body.language, self._places) as (_, execute):
             return await execute(CodeBlock(_script(body), "bash"), body.timeout)
 
 

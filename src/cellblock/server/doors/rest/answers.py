@@ -196,6 +196,9 @@ class SessionInfo(BaseModel):
         description="The name of the server that has the session, if it is another one. Send "
         "requests for the session there.",
     )
+    node: str | None = Field(
+        default=None, description="Ray's ID of the node that runs the session, with --ray."
+    )
 
     @classmethod
     def of(cls, session: HostedSession, expires_at: float) -> SessionInfo:
@@ -205,6 +208,7 @@ class SessionInfo(BaseModel):
             created_at=to_time(session.created_at),
             last_used_at=to_time(session.last_used_at),
             expires_at=to_time(expires_at),
+            node=session.node_id,
         )
 
     @classmethod

@@ -15,6 +15,7 @@ from ....executors.frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from ....results import ResultBuilder
 from ...owners import Owner
 from ...refusals import Draining
+from ...sessions.fresh_runs import stream_fresh
 from ...sessions.journal import Action
 from ...sessions.session import HostedSession, SessionRun
 from ...sessions.store import SessionStore
@@ -210,7 +211,8 @@ class LiveRun:
         return ended
 
     def _fresh_events(self) -> AsyncGenerator[Event]:
-        return self._store.stream_fresh(
+        return stream_fresh(
+            self._store,
             self.owner,
             self.settings.block,
             run=self.run,

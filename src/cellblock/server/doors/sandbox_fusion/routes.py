@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import io
-import os
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,8 +25,8 @@ from ...http.services import Services
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest
 from ...sessions.files import split_name
+from ...sessions.fresh_runs import Execute, fresh_programs
 from ...sessions.session_files import SessionFiles, read_all
-from ...sessions.store import Execute
 from .attempts import Attempts
 from .cpu_place import CpuPlace
 from .messages import RunCodeRequest, answer, command_result, limits_reached
@@ -48,7 +47,7 @@ class ProgramRuns:
 
     def __init__(self, services: Services) -> None:
         self._store = services.store
-        self._free_places = asyncio.Semaphore(os.cpu_count() or 1)
+        self._free_places = asyncio.Semaphore(self._store.factory.program_places)
         self._attempts = Attempts[Response]()
         self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
@@ -67,7 +66,7 @@ class ProgramRuns:
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> Response:
         place = CpuPlace(self._free_places)
-        async with self._store.batch(owner, body.language, place) as (session, execute):
+        async with fresh_programs(self._store, owner, body.language, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
                 missing = f"{toolchain.program} is not installed, which {body.language} needs."

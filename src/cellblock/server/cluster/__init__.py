@@ -1,0 +1,1 @@
+"""Sessions on the nodes of a Ray cluster, which places them."""
