@@ -157,6 +157,29 @@ def test_the_user_of_the_box_cannot_become_root(box: Sandbox, runner: asyncio.Ru
     runner.run(main())
 
 
+def test_root_runs_no_programs_of_the_user_of_the_box(box: Sandbox, runner: asyncio.Runner) -> None:
+    """They would run with all rights of root. `exec` looks `sh` and `id` up in `PATH`."""
+
+    async def main() -> None:
+        plant = (
+            "cd /opt/env/bin; for name in sh id bash; do printf '#!/bin/sh\necho planted' >$name; "
+        )
+        assert (await box.exec(f"{plant} chmod 755 $name; done")).exit_code == 0
+        theirs = {"PATH": "/opt/env/bin:/usr/bin:/bin"}
+        result = await box.exec(["id", "-u"], user="root", env=theirs)
+        assert result.stdout == b"planted\n", "the attack does not work where it could"
+        for user, expected in (("root", b"0\n"), ("5", b"5\n")):
+            assert (await box.exec("id -u", user=user)).stdout == expected
+            assert (await box.exec(["id", "-u"], user=user)).stdout == expected
+            async with box.shell(user=user) as shell:
+                assert (await shell.run("id -u")).stdout == expected
+            show = await box.exec("env; command -v python3", user=user)
+            assert (show.exit_code, b"/opt/env" in show.stdout) == (0, False)
+        assert (await box.exec(["env"], user="cell")).stdout_text.count("/opt/env") == 2
+
+    runner.run(main())
+
+
 def test_signals_of_root_do_not_end_the_box(box: Sandbox, runner: asyncio.Runner) -> None:
     async def main() -> None:
         await box.run_code("kept = 41")

@@ -37,6 +37,7 @@ HOME = "/home/cell"
 ENVIRONMENT = "/opt/env"
 _OWN_COMMANDS = "/opt/commands"
 _RUNTIME_PARENT = "/opt/cellblock"
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _USER = 1000
 TOP_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TMPFS_DIRS = ("/tmp", "/dev/shm")
@@ -211,7 +212,13 @@ class SandboxBackend:
             user_landlock=landlock.scopes(landlock.abi_version(), signals=True),
             user_folders=(*_TMPFS_DIRS, *_USER_DIRS),
             user_files=tuple(files.items()),
+            user_path=self._user_path(),
         )
+
+    def _user_path(self) -> str:
+        """Return the `PATH` of users who must not run what the user of the box can replace."""
+        own = os.path.dirname(os.path.realpath(self.interpreter.program))
+        return dict(self.policy.environment).get("PATH", f"{_SYSTEM_PATH}:{own}")
 
     def _cell_confinement(self, *, has_cgroups: bool) -> ConfinementSpec:
         writable = [self.inner_work_dir, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
@@ -330,9 +337,8 @@ def system_config_paths() -> list[str]:
 
 def clean_environment(env_dir: str, commands: str, home: str, policy: Policy) -> dict[str, str]:
     """Return the environment variables of blocks: of the caller's only those in the policy."""
-    system = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
     environment = {
-        "PATH": f"{env_dir}/bin:{commands}:{system}",
+        "PATH": f"{env_dir}/bin:{commands}:{_SYSTEM_PATH}",
         "HOME": home,
         "USER": "cell",
         "LANG": "C.UTF-8",

@@ -54,6 +54,7 @@ class ZygoteSpec(NamedTuple):
     user_landlock         the rules for all of a session whose commands can; None: they cannot
     user_folders          those of `tmpfs` that belong to root then
     user_files            the files that each session has of its own there
+    user_path             where their users look for programs, but that of the box
     """
 
     cwd: str = "/"
@@ -75,6 +76,7 @@ class ZygoteSpec(NamedTuple):
     user_landlock: LandlockSpec | None = None
     user_folders: tuple[str, ...] = ()
     user_files: tuple[tuple[str, str], ...] = ()
+    user_path: str = ""
 
 
 class SubIds(NamedTuple):

@@ -15,7 +15,7 @@ from .confined_fork import Home, fork_confined
 from .launcher_process import ORDER, REPORT, CommandStart, LaunchReport, serve_launches
 from .pipe_writer import PipeWriter
 
-_OF_THE_USER = (b"HOME", b"USER", b"LOGNAME")  # variables
+_OF_THE_USER = (b"HOME", b"USER", b"LOGNAME", b"PATH", b"VIRTUAL_ENV")  # variables
 
 
 class Launcher:

@@ -177,17 +177,25 @@ class SessionInit:
         """Become `user`, "" for that of the box. Confine this process, also if it is refused."""
         if self._has_root:
             enter_root()
-        found, refusal = None, ""
+        found, refusal, variables = None, "", dict[bytes, bytes]()
         if user:
             with contextlib.suppress(OSError):
                 os.chdir(self._spec.cwd)  # where it may not be able to go
             try:
                 found = find_user(user)
+                variables = found.variables | self._paths_of(found)
                 become(found, self._users)
             except UserUnknown:
                 found, refusal = None, str(unknown_user(user))
         self._confine(found)
-        return Confined(refusal, {} if found is None else found.variables)
+        return Confined(refusal, variables)
+
+    def _paths_of(self, user: BoxUser) -> dict[bytes, bytes]:
+        """Return where `user` looks for programs: others not where the user of the box writes."""
+        if user.number != os.geteuid():
+            return {b"PATH": os.fsencode(self._spec.user_path)}
+        names = (b"PATH",) if self._has_root else (b"PATH", b"VIRTUAL_ENV")
+        return {name: os.environb[name] for name in names if name in os.environb}
 
     def _start_box(self, stream: socket.socket) -> None:
         self._close_box()
