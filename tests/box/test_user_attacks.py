@@ -17,6 +17,7 @@ import pytest
 from cellblock import Limits, Policy, Sandbox
 from cellblock.sandbox.probe import find_sub_ids, unavailable_reason
 from tests.executors.session.test_box_attacks import ALL_OTHERS, OWN_CHILD, PROBE
+from tests.sandbox.images.small_root import make_root
 
 # Prints what root can do with all rights in namespaces of its own.
 ATTEMPTS = """
@@ -178,6 +179,26 @@ def test_root_runs_no_programs_of_the_user_of_the_box(box: Sandbox, runner: asyn
         assert (await box.exec(["env"], user="cell")).stdout_text.count("/opt/env") == 2
 
     runner.run(main())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a plain user's images belong to the box's user")
+def test_a_root_file_system_of_root_is_not_the_users(tmp_path: Path) -> None:
+    """Who can write to `/` or `/etc` decides which programs root runs."""
+    root = make_root(tmp_path / "root")
+
+    async def main() -> None:
+        async with Sandbox(users=True, root=root) as box:
+            for attack in (
+                "mv /bin /bin2",
+                "mv /etc /etc2",
+                "mkdir /new",
+                "echo 'root:x:1000:1000::/:/bin/sh' > /etc/passwd",
+                "touch /home/x",
+            ):
+                assert (await box.exec(attack)).exit_code != 0
+            assert (await box.exec("touch /etc/x && mkdir /new", user="root")).exit_code == 0
+
+    asyncio.run(main())
 
 
 def test_signals_of_root_do_not_end_the_box(box: Sandbox, runner: asyncio.Runner) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from ..linux import syscalls
 from ..linux.safe_folder import SafeFolder
+from .filesystem import give_to_root
 
 IMAGE: Final = "/run/box/image"
 # Where the folder for changes is mounted, and then on it the root. So only that can be seen.
@@ -25,20 +26,21 @@ COPY: Final = "copy"
 _MAX_USERS_BYTES = 1 << 20  # of a file of users or groups
 
 
-def mount_root(shared: Iterable[str]) -> None:
+def mount_root(shared: Iterable[str], *, has_users: bool) -> None:
     """Mount the root. The paths `shared` are in it what they are outside of it.
 
-    The folder for changes may hold those of the box that this one was forked from. Raise `OSError`.
+    What is created here belongs to root if the box `has_users`. The folder for changes may hold
+    those of the box that this one was forked from. Raise `OSError`.
     """
     existing = [path for path in shared if os.path.exists(path)]
     if os.path.isdir(f"{ROOT}/{COPY}"):
-        _mount_copy(existing)
+        _mount_copy(existing, has_users=has_users)
     else:
-        _prepare(f"{ROOT}/{UPPER}", existing)
+        _prepare(f"{ROOT}/{UPPER}", existing, has_users=has_users)
         try:
             _mount_overlay()
         except OSError:  # this kernel, or the file system of the folder, does not allow it
-            _mount_copy(existing)
+            _mount_copy(existing, has_users=has_users)
     for path in existing:
         syscalls.mount(path, f"{ROOT}{path}", None, syscalls.MS_BIND | syscalls.MS_REC)
 
@@ -52,16 +54,16 @@ def _mount_overlay() -> None:
     syscalls.mount("overlay", ROOT, "overlay", flags, options)
 
 
-def _mount_copy(mount_points: Iterable[str]) -> None:
+def _mount_copy(mount_points: Iterable[str], *, has_users: bool) -> None:
     copy = f"{ROOT}/{COPY}"
     is_new = not os.path.isdir(copy)
-    _prepare(copy, mount_points)
+    _prepare(copy, mount_points, has_users=has_users)
     if is_new:
         _copy_missing(IMAGE, copy)
     syscalls.mount(copy, ROOT, None, syscalls.MS_BIND)
 
 
-def _prepare(folder: str, mount_points: Iterable[str]) -> None:
+def _prepare(folder: str, mount_points: Iterable[str], *, has_users: bool) -> None:
     """Create in `folder` what is different from the image."""
     is_new = not os.path.isdir(folder)
     os.makedirs(folder, exist_ok=True)
@@ -70,6 +72,8 @@ def _prepare(folder: str, mount_points: Iterable[str]) -> None:
             _make_mount_point(opened, path)
         if is_new:
             _add_user(opened)
+    if is_new and has_users:
+        give_to_root(folder, os.stat(folder).st_dev)
 
 
 def enter_root() -> None:
@@ -128,5 +132,14 @@ def _copy_missing(source: str, target: str) -> None:
                 os.makedirs(copy, exist_ok=True)
                 _copy_missing(entry.path, copy)
                 shutil.copystat(entry.path, copy)
+                _copy_owner(entry, copy)
             elif (entry.is_symlink() or entry.is_file()) and not os.path.lexists(copy):
                 shutil.copy2(entry.path, copy, follow_symlinks=False)
+                _copy_owner(entry, copy)
+
+
+def _copy_owner(entry: os.DirEntry[str], copy: str) -> None:
+    """Give `copy` the owner of `entry`, if this box has that user and can change owners."""
+    status = entry.stat(follow_symlinks=False)
+    with contextlib.suppress(OSError):
+        os.chown(copy, status.st_uid, status.st_gid, follow_symlinks=False)
