@@ -90,6 +90,16 @@ class SafeFolder:
                         self.give_to_owner(inner.descriptor)
         return SafeFolder(*_open(_single(name), self.descriptor, _FOLDER, rights))
 
+    def above(self) -> SafeFolder:
+        """Open the folder that this one is in now: code may have moved it. See `identity`."""
+        return SafeFolder(os.open("..", _FOLDER, dir_fd=self.descriptor))
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What no other folder has."""
+        status = os.fstat(self.descriptor)
+        return status.st_dev, status.st_ino
+
     def new_folder(self, name: str) -> SafeFolder:
         """Create the folder `name`, which only its owner may use, and open it."""
         os.mkdir(_single(name), 0o700, dir_fd=self.descriptor)
@@ -190,9 +200,15 @@ class SafeFolder:
             with contextlib.suppress(OSError):  # the user namespace does not map the owner
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
-    def chown(self, name: str, user: int, group: int) -> None:
-        """Change the owner of `name`, of a link itself. -1 leaves the user or group as it is."""
-        os.chown(_single(name), user, group, dir_fd=self.descriptor, follow_symlinks=False)
+    @contextlib.contextmanager
+    def handle(self, name: str) -> Generator[int]:
+        """Yield a descriptor of `name`, of a link itself, that only says which file it is."""
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(_single(name), flags, dir_fd=self.descriptor)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def link(self, path: str | os.PathLike[str], name: str) -> None:
         """Create the hard link `name` to the file `path`, which no code can redirect."""

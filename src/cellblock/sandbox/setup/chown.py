@@ -11,6 +11,9 @@ from ...runtime.linux.safe_folder import SafeFolder
 
 Owner = tuple[int, int]  # user and group; -1 leaves one as it is
 NewOwner = Callable[[os.stat_result], Owner]
+Change = Callable[[str, os.stat_result, Owner], None]  # the owner of a path with this status
+_UNCHANGED = (-1, -1)
+_ATTEMPTS = 3  # while code moves folders
 
 
 def chown_tree(path: str, before: Owner, after: Owner) -> None:
@@ -28,42 +31,102 @@ def chown_tree(path: str, before: Owner, after: Owner) -> None:
     chown_entries(path, new_owner)
 
 
-def chown_entries(path: str, new_owner: NewOwner) -> None:
-    """Give the folder `path` and all in it the owners that `new_owner` returns.
+def _change_owner(path: str, _status: os.stat_result, owner: Owner) -> None:
+    os.chown(path, *owner)
+
+
+def chown_entries(path: str, new_owner: NewOwner, change: Change = _change_owner) -> None:
+    """Let `change` give the folder `path` and all in it the owners that `new_owner` returns.
 
     Files below that cannot be changed keep their owner. Raise `OSError` if the folder itself cannot
-    be changed. Code may control all of the contents.
+    be changed. Code may control all of the contents, and change them meanwhile.
     """
-    opened, pending = [SafeFolder.at(path)], list[list[str]]()
-    try:
-        top = opened[0].descriptor
-        if (owner := new_owner(os.fstat(top))) != (-1, -1):
-            os.chown(top, *owner)
-        pending.append(_chown_entries(opened[0], new_owner))
-        while pending:
-            if not pending[-1]:
-                pending.pop()
-                opened.pop().close()
-                continue
-            with contextlib.suppress(OSError):  # too deep: no descriptors are left
-                opened.append(opened[-1].folder(pending[-1].pop()))
-                pending.append([])
-                pending[-1] = _chown_entries(opened[-1], new_owner)
-    finally:
-        for folder in opened:
-            folder.close()
+    with SafeFolder.at(path) as folder:
+        if (owner := new_owner(os.fstat(folder.descriptor))) != _UNCHANGED:
+            os.chown(folder.descriptor, *owner)
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FolderMoved):
+            _Walk(path, new_owner, change).run()
+            return
 
 
-def _chown_entries(folder: SafeFolder, new_owner: NewOwner) -> list[str]:
-    """Change the owner of all in `folder`. Return the names of the folders in it.
+class FolderMoved(OSError):
+    """A folder is no longer where it was entered."""
 
-    Only the names of folders are kept, because code can create millions of files.
+
+class _Walk:
+    """A walk through the folder `path`, at any depth: only one folder is open at a time.
+
+    The way back is `..`, so a folder that code has moved is noticed.
     """
-    folders = list[str]()
-    for name, status in folder.statuses():
-        if (owner := new_owner(status)) != (-1, -1):
-            with contextlib.suppress(OSError):
-                folder.chown(name, *owner)
-        if stat.S_ISDIR(status.st_mode):
-            folders.append(name)
-    return folders
+
+    def __init__(self, path: str, new_owner: NewOwner, change: Change) -> None:
+        self._folder, self._new_owner, self._change = SafeFolder.at(path), new_owner, change
+        # Which folders this one is in, and the names of those in them that are not entered yet.
+        self._above: list[tuple[tuple[int, int], list[str]]] = []
+
+    def run(self) -> None:
+        """Change the owners of all entries. Raise `FolderMoved`."""
+        try:
+            pending = self._chown_entries()
+            while pending or self._above:
+                if not pending:
+                    pending = self._leave()
+                    continue
+                try:
+                    self._enter(pending.pop(), pending)
+                    pending = []
+                    pending = self._chown_entries()
+                except FolderMoved:
+                    raise
+                except OSError:  # code has replaced it, or it cannot be read
+                    continue
+        finally:
+            self._folder.close()
+
+    def _chown_entries(self) -> list[str]:
+        """Change the owner of all in the folder. Return the names of the folders in it.
+
+        Only the names of folders are kept, because code can create millions of files.
+        """
+        folders = list[str]()
+        for name, status in self._folder.statuses():
+            if self._new_owner(status) != _UNCHANGED:
+                with contextlib.suppress(OSError), self._folder.handle(name) as handle:
+                    self._chown(handle)
+            if stat.S_ISDIR(status.st_mode):
+                folders.append(name)
+        return folders
+
+    def _chown(self, handle: int) -> None:
+        """Change the owner of what `handle` is, which may not be what had its name before."""
+        status = os.fstat(handle)
+        if (owner := self._new_owner(status)) != _UNCHANGED:
+            self._change(f"/proc/self/fd/{handle}", status, owner)
+
+    def _enter(self, name: str, pending: list[str]) -> None:
+        inner, own = self._folder.folder(name), self._folder.identity
+        try:
+            with inner.above() as outer:
+                _check_identity(outer, own)
+        except BaseException:
+            inner.close()
+            raise
+        self._above.append((own, pending))
+        self._change_to(inner)
+
+    def _leave(self) -> list[str]:
+        """Go to the folder above. Return the names that are to be entered there."""
+        identity, pending = self._above.pop()
+        self._change_to(self._folder.above())
+        _check_identity(self._folder, identity)
+        return pending
+
+    def _change_to(self, folder: SafeFolder) -> None:
+        self._folder.close()
+        self._folder = folder
+
+
+def _check_identity(folder: SafeFolder, expected: tuple[int, int]) -> None:
+    if folder.identity != expected:
+        raise FolderMoved

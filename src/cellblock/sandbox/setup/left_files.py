@@ -10,11 +10,13 @@ import os
 import time
 from collections.abc import Iterable
 
+from ...runtime.linux import syscalls
 from ...runtime.messages import MountSpec
 from ...runtime.spec import SubIds
 from .chown import Owner, chown_entries
 
 _CLOCK_REALTIME_COARSE = 5  # the clock of the times of files
+_OVERFLOW = 65534  # what has no ID in a user namespace, for example the caller's other groups
 
 
 class LeftFiles:
@@ -27,6 +29,8 @@ class LeftFiles:
 
     def __init__(self, sub_ids: SubIds | None) -> None:
         self._sub_ids = sub_ids
+        if sub_ids is None:  # to become the owner of a file for a moment
+            syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECBIT_NO_SETUID_FIXUP)
         self._folders: dict[str, tuple[Owner, int]] = {}  # the owner, and since when: nanoseconds
 
     def watch(self, mounts: Iterable[MountSpec]) -> None:
@@ -53,15 +57,33 @@ class LeftFiles:
         def new_owner(status: os.stat_result) -> Owner:
             if status.st_ctime_ns < since:
                 return -1, -1
-            return (
-                owner[0] if self._is_ours(0, status.st_uid, owner) else -1,
-                owner[1] if self._is_ours(1, status.st_gid, owner) else -1,
-            )
+            has_our_user = self._is_ours(0, status.st_uid, owner)
+            has_our_group = self._is_ours(1, status.st_gid, owner)
+            if self._sub_ids is None and status.st_gid == _OVERFLOW and not has_our_user:
+                has_our_group = False
+            return owner[0] if has_our_user else -1, owner[1] if has_our_group else -1
 
-        chown_entries(folder, new_owner)
+        if self._sub_ids is None:
+            chown_entries(folder, new_owner, _change_in_namespace)
+        else:
+            chown_entries(folder, new_owner)
 
     def _is_ours(self, kind: int, number: int, owner: Owner) -> bool:
         if self._sub_ids is None:
             return number != owner[kind]
         first, count = self._sub_ids[kind]
         return first <= number < first + count
+
+
+def _change_in_namespace(path: str, status: os.stat_result, owner: Owner) -> None:
+    """Change an owner where only the file's own user may change a group that has no ID here."""
+    try:
+        os.chown(path, *owner)
+    except PermissionError:
+        own = os.geteuid()
+        os.seteuid(status.st_uid)
+        try:
+            os.chown(path, -1, owner[1])
+        finally:
+            os.seteuid(own)
+        os.chown(path, *owner)

@@ -28,10 +28,11 @@ def fork_broker(
     if os.fork() == 0:
         try:
             _close_all_but(stream.fileno(), *(owners.namespaces.values() if owners else ()))
-            left = LeftFiles(None if owners is None else sandbox.sub_ids)
+            left = None
             if sandbox.sub_ids is not None:
+                left = LeftFiles(None if owners is None else sandbox.sub_ids)
                 left.watch(sandbox.mounts)
-            _serve(stream, owners, left if sandbox.sub_ids is not None else None)
+            _serve(stream, owners, left)
         finally:
             os._exit(1)
 
