@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import Limits, Policy, Sandbox
+from cellblock import Limits, Policy, Sandbox, UserUnsupported
 from cellblock.sandbox.probe import find_sub_ids, unavailable_reason
 from tests.executors.session.test_box_attacks import ALL_OTHERS, OWN_CHILD, PROBE
 from tests.sandbox.images.small_root import make_root
@@ -199,6 +199,27 @@ def test_a_root_file_system_of_root_is_not_the_users(tmp_path: Path) -> None:
             assert (await box.exec("touch /etc/x && mkdir /new", user="root")).exit_code == 0
 
     asyncio.run(main())
+
+
+def test_root_cannot_read_descriptors_of_the_first_process(
+    box: Sandbox, runner: asyncio.Runner
+) -> None:
+    """It looks up the users. Among its descriptors are the pipes with the output of commands."""
+    lines = 200_000
+    command = f"yes eve:x:1234:1234::/stolen:/bin/sh | head -n {lines}"
+
+    async def main() -> None:
+        process = await box.spawn(command)
+        while (await box.exec(["pgrep", "-x", "head"])).exit_code:
+            pass
+        for number in range(3, 40):
+            link = ["ln", "-sfn", f"/proc/self/fd/{number}", "/etc/passwd"]
+            assert (await box.exec(link, user="root")).exit_code == 0
+            with pytest.raises(UserUnsupported):
+                await box.exec(["true"], user="eve")
+        assert (await process.wait()).stdout.count(b"\n") == lines
+
+    runner.run(main())
 
 
 def test_signals_of_root_do_not_end_the_box(box: Sandbox, runner: asyncio.Runner) -> None:

@@ -122,7 +122,13 @@ def test_a_user_that_cannot_be_had_is_refused(
 def test_hostile_lists_of_users_harm_nothing(box: Sandbox, runner: asyncio.Runner) -> None:
     async def main() -> None:
         keep = "cp -p /etc/passwd /tmp/passwd; rm /etc/passwd; "
-        for change in ("mkfifo /etc/passwd", "ln -s /dev/zero /etc/passwd", "echo : > /etc/passwd"):
+        for change in (
+            "mkfifo /etc/passwd",
+            "ln -s /dev/zero /etc/passwd",
+            "echo : > /etc/passwd",
+            "echo 'cell:x:²:0::/:/bin/sh' > /etc/passwd",
+            f"echo 'cell:x:{'9' * 5000}:0::/:/bin/sh' > /etc/passwd",
+        ):
             output(await box.exec(keep + change, user="root"))
             with pytest.raises(UserUnsupported):
                 await box.exec(["true"], user="cell")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
+import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -46,19 +48,23 @@ def find_user(user: str) -> BoxUser:
 
     A number and root need not have a line in /etc/passwd.
     """
-    number = _ROOT if user == "root" else -1
-    if user.isascii() and user.isdigit():
-        number = int(user)
+    number = _ROOT if user == "root" else _number(user)
     for name, _, own, group, _, home, *_ in _rows("/etc/passwd", 7):
-        if own.isdigit() and group.isdigit() and (name == user or int(own) == number):
+        found, its_group = _number(own), _number(group)
+        if min(found, its_group) >= 0 and (name == user or found == number):
             rows = _rows("/etc/group", 4)
-            more = {int(row[2]) for row in rows if name in row[3].split(",") and row[2].isdigit()}
-            groups = tuple(sorted({int(group), *more}))
-            return BoxUser(name, int(own), int(group), groups, home or "/")
+            more = {_number(row[2]) for row in rows if name in row[3].split(",")}
+            groups = tuple(sorted({its_group, *more} - {-1}))
+            return BoxUser(name, found, its_group, groups, home or "/")
     if number < 0:
         raise UserUnknown(user)
     home = "/root" if number == _ROOT else "/"
     return BoxUser(user, number, number, (number,), home)
+
+
+def _number(text: str) -> int:
+    """Return the ID in `text`, or -1 if it is none, or one that no box has."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else -1
 
 
 def unknown_user(user: str) -> PermissionError:
@@ -73,6 +79,8 @@ def _rows(path: str, fields: int) -> list[list[str]]:
     except OSError:
         return []
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # /proc/self/fd has pipes of others
+            return []
         text = os.read(descriptor, _MAX_BYTES).decode("utf-8", "surrogateescape")
     except OSError:
         return []
@@ -122,7 +130,7 @@ def become(user: BoxUser, namespace: int) -> None:
             syscalls.drop_from_bounding_set(capability)
     try:
         _switch(user.number, user.group, user.groups)
-    except (OSError, OverflowError) as error:
+    except (OSError, ValueError) as error:  # one that is not mapped, or too many groups
         raise UserUnknown(user.name) from error
 
 
