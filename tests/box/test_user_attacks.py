@@ -73,6 +73,26 @@ for user in range(2000, 2200):
 print(count)
 """
 
+# Each writes more than a limit allows, where the machine's plain user cannot look.
+MORE_BYTES = """
+import os
+with open("/workspace/closed/in/file", "wb") as file:
+    for _ in range(300):
+        file.write(bytes(1 << 20))
+"""
+REMOVED_FILE = """
+import os
+with open("/workspace/file", "wb") as file:
+    os.unlink("/workspace/file")
+    for _ in range(300):
+        file.write(bytes(1 << 20))
+"""
+MORE_FILES = """
+for number in range(20_000):
+    open(f"/workspace/closed/in/{number}", "w").close()
+"""
+UNTIL_CHECKED = "import time; time.sleep(2)"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def needs_users() -> None:
@@ -267,5 +287,24 @@ def test_users_of_root_do_not_multiply_the_limit_of_processes() -> None:
         async with Sandbox(users=True, limits=Limits(processes=30)) as box:
             count = int(await python(box, FORKS, "root"))
             assert 0 < count <= 30
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("user", ["root", "5"])
+@pytest.mark.parametrize("code", [MORE_BYTES, REMOVED_FILE, MORE_FILES])
+def test_other_users_cannot_hide_what_they_write(code: str, user: str) -> None:
+    limits = Limits(written_bytes=64 << 20, files=1000)
+
+    async def main() -> None:
+        async with Sandbox(users=True, limits=limits) as box:
+            for command in (
+                "chmod 777 .",
+                f"mkdir -m 700 closed; mkdir closed/in; chown -R {user} closed",
+            ):
+                assert (await box.exec(command, user="root")).exit_code == 0
+            argv = ["python3", "-c", code + UNTIL_CHECKED]
+            result = await box.exec(argv, user=user)
+            assert result.exit_code == 137, result
 
     asyncio.run(main())

@@ -11,10 +11,12 @@ import contextlib
 import math
 import os
 import stat
+import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ..linux import syscalls
 from ..linux.safe_folder import SafeFolder
 from ..messages import MountSpec
 from ..spec import CellLimits
@@ -26,6 +28,7 @@ _SHORTEST_INTERVAL = 0.002  # seconds
 _COUNT_SHARE = 10  # counting takes at most this part of the server's time
 _MAX_DEPTH = 100
 _BLOCK_BYTES = 512  # the unit of st_blocks
+_AMOUNT = struct.Struct("<2d")
 
 
 class _Amount(NamedTuple):
@@ -34,10 +37,14 @@ class _Amount(NamedTuple):
 
 
 class WritableFolders:
-    """The folders at `paths`, which blocks can write to, and the filesystems that hold them."""
+    """The folders at `paths`, which blocks can write to, and the filesystems that hold them.
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self.paths = list(dict.fromkeys(paths))
+    users   the user namespace, as a path in /proc, of users whose files this process cannot look
+            at. It owns the namespace. "": it can
+    """
+
+    def __init__(self, paths: Iterable[str], users: str = "") -> None:
+        self.paths, self._users = list(dict.fromkeys(paths)), users
         self._path_by_device = dict[int, str]()
         for path in self.paths:
             with contextlib.suppress(OSError):
@@ -51,6 +58,34 @@ class WritableFolders:
     def used(self) -> list[_Amount]:
         """Return the usage of each filesystem. Infinity: this filesystem does not count it."""
         return [_used(path) for path in self._path_by_device.values()]
+
+    def call_with_rights(self, count: Callable[[], _Amount | None]) -> _Amount | None:
+        """Return what `count` returns with the rights to look at all files. None: it failed."""
+        if not self._users:
+            return count()
+        with contextlib.suppress(OSError):
+            return _call_in_namespace(self._users, count)
+        return None
+
+
+def _call_in_namespace(users: str, count: Callable[[], _Amount | None]) -> _Amount | None:
+    """Call `count` in a fork that has all rights over the users of the namespace `users`."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    with open(reader, "rb") as file:
+        try:
+            pid = syscalls.fork_without_hooks()
+            if pid == 0:
+                try:
+                    syscalls.setns(os.open(users, os.O_RDONLY), syscalls.CLONE_NEWUSER)
+                    if (found := count()) is not None:
+                        os.write(writer, _AMOUNT.pack(*found))
+                finally:
+                    os._exit(0)
+        finally:
+            os.close(writer)
+        data = file.read()
+    os.waitpid(pid, 0)
+    return _Amount(*_AMOUNT.unpack(data)) if data else None
 
 
 def mounted_folders(mounts: Iterable[MountSpec]) -> WritableFolders:
@@ -92,16 +127,21 @@ class StorageMeter:
         started = time.monotonic()
         if started < self._count_at:
             return None
-        count = _Count(self._started)
-        count.add_folders(self._folders.paths)
-        count.add_removed_files(pids, self._folders.devices)
+        found = self._folders.call_with_rights(lambda: self._count(pids))
         self._count_at = started + (1 + _COUNT_SHARE) * (time.monotonic() - started)
         # What could not be counted is taken for the block's.
-        kept = count.amount if count.is_complete else growth
+        kept = growth if found is None else found
         self._bytes_left = self._max_bytes - max(written_bytes, min(kept.bytes, growth.bytes))
         if min(kept.bytes, growth.bytes) > self._max_bytes:
             return "written_bytes"
         return "files" if min(kept.files, growth.files) > self._max_files else None
+
+    def _count(self, pids: Iterable[int]) -> _Amount | None:
+        """Return what the block keeps, or None if not everything could be looked at."""
+        count = _Count(self._started)
+        count.add_folders(self._folders.paths)
+        count.add_removed_files(pids, self._folders.devices)
+        return count.amount if count.is_complete else None
 
     def limit_exceeded_at_end(self) -> str | None:
         """Return the limit that a block exceeds which has ended, perhaps before any check."""

@@ -7,6 +7,7 @@ server, and forwards the others to the session.
 from __future__ import annotations
 
 import functools
+import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -87,6 +88,8 @@ class SessionManager:
         # Programs that may not have ended yet, and their sessions, by number.
         self._programs: dict[int, tuple[Job, LiveSession]] = {}
         self._has_users = spec.zygote.user_landlock is not None
+        is_plain_user = self._has_users and os.geteuid() != 0
+        self._users = f"/proc/{zygote_pid}/ns/user" if is_plain_user else ""
         self._closers: dict[LiveSession, SessionJob[SessionOrder]] = {}
         self._created = self._failures = 0
         self._refill_at, self._release_at = time.monotonic(), FOREVER
@@ -291,7 +294,7 @@ class SessionManager:
 
     def _set_folders(self, mounts: Iterable[MountSpec], session: LiveSession) -> None:
         paths = [*self._spec.writable, *mounted_folders(mounts).paths]
-        session.folders = WritableFolders(paths)
+        session.folders = WritableFolders(paths, self._users)
 
     def _on_mounted(self, job: SessionJob[OpenSession], session: LiveSession, error: str) -> None:
         if error:
