@@ -221,6 +221,29 @@ def test_a_root_file_system_of_root_is_not_the_users(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_checkpoint_gives_the_user_no_file_of_another_folder(tmp_path: Path) -> None:
+    policy = Policy(read_write=[str(tmp_path / "given")])
+    (tmp_path / "given").mkdir(mode=0o777)
+    folders = ("/workspace", "/etc", str(tmp_path / "given"), "/home/cell")
+    leave = "umask 077; for folder in {}; do echo own > $folder/secret; done"
+
+    async def main() -> None:
+        root = make_root(tmp_path / "root")
+        async with Sandbox(users=True, root=root, policy=policy) as box:
+            done = await box.exec(leave.format(" ".join(folders)), user="root")
+            assert done.exit_code == 0, done.stderr_text
+            checkpoint = await box.checkpoint()
+            await box.restore(checkpoint)
+            readable = [
+                folder
+                for folder in folders
+                if (await box.exec(["cat", f"{folder}/secret"])).exit_code == 0
+            ]
+            assert readable == ["/workspace"], "it has a copy of that, which is the user's"
+
+    asyncio.run(main())
+
+
 def test_root_cannot_read_descriptors_of_the_first_process(
     box: Sandbox, runner: asyncio.Runner
 ) -> None:

@@ -64,9 +64,10 @@ class ResumeCheckpoint(NamedTuple):
 
 
 class ReclaimFiles(NamedTuple):
-    """Let the user of the box own what other users have left in the session's folders."""
+    """Let the user of the box own what other users have left in `folders` of the session."""
 
     session: int
+    folders: tuple[str, ...]
 
 
 class DropCheckpoint(NamedTuple):

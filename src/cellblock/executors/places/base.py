@@ -143,7 +143,7 @@ class Place(ABC):
         return None
 
     async def prepare_copy(self) -> None:
-        """Make sure that all files of the place can be copied from outside."""
+        """Make sure that all files of the work folder can be copied from outside."""
         return None
 
     # open and close

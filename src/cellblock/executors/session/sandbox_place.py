@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -212,10 +213,13 @@ class SandboxSessionPlace(SandboxPlace):
     # forks
 
     async def prepare_copy(self) -> None:
-        """See `Place`. What other users of a box have made becomes its user's."""
+        """See `Place`. What other users of a box have made there becomes its user's."""
+        await self._reclaim(self.workspace.path)
+
+    async def _reclaim(self, *folders: Path) -> None:
         if self.users:
-            answer, _ = await self.require_connection().request(ReclaimFiles(self.session.number))
-            check_answer(answer)
+            order = ReclaimFiles(self.session.number, tuple(map(os.path.realpath, folders)))
+            check_answer((await self.require_connection().request(order))[0])
 
     def has_lost_server(self) -> bool:
         """See `Place`. A new server would silently begin a new session."""
@@ -258,7 +262,8 @@ class SandboxSessionPlace(SandboxPlace):
                     copy_changes(own_scratch / "root", scratch / "root", room)
                 branch._workspace = Workspace(branch.work_dir)
 
-        await self.prepare_copy()
+        scratch_folders = [own_scratch / name for name in ("home", "env", "root")]
+        await self._reclaim(self.workspace.path, *scratch_folders)
         try:
             await run_in_thread(copy_folders)
             branches = [

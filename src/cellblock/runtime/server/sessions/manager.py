@@ -132,7 +132,7 @@ class SessionManager:
                 self._restores[session] = SessionJob(job.number, order, job.arrived)
                 session.resume_checkpoint(order.key)
             case ReclaimFiles():
-                self._take_back(session, job)
+                self._take_back(order.folders, job)
             case DropCheckpoint():
                 session.checkpoints.drop_named(order.key)
                 self._pending.answer(job, Answer())
@@ -434,9 +434,9 @@ class SessionManager:
         self._closing = [session for session in self._closing if session not in gone]
         if self._has_users:
             for session in gone:
-                self._take_back(session, self._closers.pop(session, None))
+                self._take_back(session.folders.paths, self._closers.pop(session, None))
 
-    def _take_back(self, session: LiveSession, job: SessionJob[SessionOrder] | None) -> None:
+    def _take_back(self, folders: Sequence[str], job: SessionJob[SessionOrder] | None) -> None:
         """Take back what other users of a session's box have left, and answer `job`."""
 
         def on_done(error: str) -> None:
@@ -444,7 +444,7 @@ class SessionManager:
                 self._pending.answer(job, Answer(error=error or None))
 
         try:
-            self._mount_client.take_back(session.folders.paths, on_done)
+            self._mount_client.take_back(folders, on_done)
         except OSError as error:
             on_done(describe(error))
 
