@@ -169,12 +169,29 @@ def test_what_others_leave_belongs_to_the_caller_after_the_end(tmp_path: Path) -
     assert (tmp_path / "late").exists()
 
 
-def test_files_are_taken_back_when_the_server_is_killed(tmp_path: Path) -> None:
+# Root makes and removes folders until it is killed.
+BUSY = """
+import os
+for _ in range(3):
+    os.fork()
+name = f"/workspace/{os.getpid()}"
+while True:
+    os.mkdir(name, 0o700)
+    os.rmdir(name)
+"""
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_files_are_taken_back_when_the_server_is_killed(tmp_path: Path, attempt: int) -> None:
+    """Also those that the box makes while it is being ended."""
     before = owners(tmp_path)
 
     async def main() -> None:
         async with Sandbox(users=True, work_dir=tmp_path) as box:
             output(await box.exec("mkdir -m 700 a; touch a/f", user="root"))
+            await box.spawn(["python3", "-c", BUSY], user="root")
+            while len(list(tmp_path.iterdir())) < 2:
+                await asyncio.sleep(0.01)
             connection = box.session.place.require_connection()
             os.kill(connection.pid, signal.SIGKILL)
 

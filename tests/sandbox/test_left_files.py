@@ -96,7 +96,7 @@ def test_groups_that_a_plain_user_cannot_map(tmp_path: Path) -> None:
     shared.mkdir()
     os.chown(shared, PLAIN_USER, OTHER_GROUP)
     shared.chmod(0o2777)
-    for above in (tmp_path, *tmp_path.parents[:2]):
+    for above in (tmp_path, *tmp_path.parents[:3]):
         above.chmod(above.stat().st_mode | 0o111)
 
     def take_back_as_plain_user() -> None:

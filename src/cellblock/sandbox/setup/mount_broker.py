@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import time
 from typing import NoReturn
 
 from ...runtime.handshake import MAX_PACKET
@@ -19,6 +20,8 @@ from ...runtime.packets import decode_packet, encode_packet
 from ...runtime.spec import SandboxSpec
 from . import mounts
 from .left_files import LeftFiles
+
+_PASSES, _PASS_INTERVAL = 5, 1.0  # seconds
 
 
 def fork_broker(
@@ -50,7 +53,7 @@ def _serve(
         data = retry(lambda: stream.recv(MAX_PACKET))
         if not data:
             if left is not None:
-                left.take_back()
+                _take_back_at_end(stream, left)
             os._exit(0)
         trees: list[mounts.MountTree] = []
         try:
@@ -67,6 +70,16 @@ def _serve(
         _reply(stream, reply, [tree.descriptor for tree in trees])
         for tree in trees:
             os.close(tree.descriptor)
+
+
+def _take_back_at_end(stream: socket.socket, left: LeftFiles) -> None:
+    left.take_back()
+    try:
+        stream.send(b"x")  # to a server that waits for it. Its cells had ended before
+    except OSError:  # it was killed: the kernel may still be ending its cells, which make files
+        for _ in range(_PASSES):
+            time.sleep(_PASS_INTERVAL)
+            left.take_back()
 
 
 def _reply(stream: socket.socket, reply: FetchedMounts, descriptors: list[int]) -> None:
