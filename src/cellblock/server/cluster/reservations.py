@@ -8,6 +8,7 @@ https://docs.ray.io/en/latest/ray-core/scheduling/placement-group.html.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -37,7 +38,12 @@ class Reservation:
 
 def _remove(ray: Any, group: Any) -> None:
     """Remove a placement group, in a thread: Ray waits for an answer."""
-    asyncio.get_running_loop().run_in_executor(None, ray.util.remove_placement_group, group)
+
+    def remove() -> None:
+        with contextlib.suppress(Exception):  # Ray removes it when the server has ended
+            ray.util.remove_placement_group(group)
+
+    asyncio.get_running_loop().run_in_executor(None, remove)
 
 
 async def reserve(
