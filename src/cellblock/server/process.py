@@ -32,6 +32,7 @@ from .sessions.store import SessionStore
 from .settings import ServedSettings
 from .state.database import default_database_url, open_database
 from .state.journal import StateJournal
+from .temporary_folder import own_temporary_folder
 
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 4096
@@ -83,11 +84,16 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
     """Serve until SIGTERM or SIGINT, then end current requests and all sessions.
 
     Raise `BackendError` if the certificate, the address, the database or the sandbox cannot be
-    used.
+    used, and `WorkspaceError` if the disk is full.
     """
     if settings.certificate is not None and settings.private_key is not None:
         check_tls_files(settings.certificate, settings.private_key)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(
+            own_temporary_folder(
+                lambda path: print_note(f"removing files of a killed server: {path}")
+            )
+        )
         engine = await _open_state(settings, stack)
         keys = None if engine is None else KeyStore(engine)
         if keys is not None and not any(key.state == "active" for key in keys.list_keys()):
