@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from cellblock.runtime.linux import syscalls
 from cellblock.server.owners import Quotas
 
-from .rest.requesting import run
+from .rest.requesting import run, wait_for
 from .serving import NEW, OLD, Server, run_old, serving
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -164,6 +165,24 @@ def test_programs_of_trainers_get_the_error_and_no_verdict(
             (disk / "filler").write_bytes(bytes((disk / "filler").stat().st_size - MIB))
             assert_no_room(judge(3 * MIB))
         assert judge(3 * MIB).json()["run_result"]["stdout"] == f"{3 * MIB}\n"
+
+
+def test_the_log_has_one_line_and_no_file_name(
+    server: Server, api: httpx.Client, disk: Path
+) -> None:
+    path = start_session(api)
+    with full(disk):
+        answer = api.put(f"{path}/files/private-name", content=bytes(2 * MIB))
+        assert_no_room(answer)
+        assert_no_room(api.post("/sessions"))  # in the database
+    request = answer.headers["x-request-id"]
+    wait_for(lambda: len(_logged(server, request)) == 2)
+    assert _logged(server, request)[0]["message"] == "request failed: No space left on device"
+    assert not [line for line in server.lines if "private-name" in line or "Traceback" in line]
+
+
+def _logged(server: Server, request_id: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in server.lines if f'"request_id": "{request_id}"' in line]
 
 
 def test_sessions_can_be_used_but_not_made_or_copied(api: httpx.Client, disk: Path) -> None:

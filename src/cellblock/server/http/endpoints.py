@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from ...errors import CellblockError
+from ...errors import CellblockError, WorkspaceError
 from ..owners import Owner
 from ..refusals import Refusal, SessionNotFound
 from .services import Services
@@ -76,14 +76,16 @@ def match_newlines(route: RouteT) -> RouteT:
 
 
 def log_error(request: Request, error: Exception) -> None:
-    """Log an error that is the server's fault, with its traceback."""
-    if status_of(error).status >= 500 and not isinstance(error, Refusal):
-        _log.error(
-            "request failed: %s",
-            type(error).__name__,
-            exc_info=error,
-            extra={"request_id": request.state.request_id},
-        )
+    """Log an error that is the server's fault, with its traceback.
+
+    A `WorkspaceError` has none: clients are told its message, which can have the name of a file.
+    """
+    context = {"request_id": request.state.request_id}
+    if isinstance(error, WorkspaceError):
+        reason = getattr(error.__cause__, "strerror", None) or "the disk is full or not writable"
+        _log.warning("request failed: %s", reason, extra=context)
+    elif status_of(error).status >= 500 and not isinstance(error, Refusal):
+        _log.error("request failed: %s", type(error).__name__, exc_info=error, extra=context)
 
 
 def json_error(error: Exception) -> JSONResponse:
