@@ -58,6 +58,7 @@ def test_a_misspelt_database_is_not_created(command: list[str], database: Path) 
     done = run_command("keys", *command)
     assert done.returncode != 0
     assert f"There is no database {database}. `cellblock keys add` creates it." in done.stderr
+    assert "CELLBLOCK_DATABASE" in done.stderr
     assert not database.exists()
 
 

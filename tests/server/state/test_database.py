@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 
 from cellblock.errors import BackendError
+from cellblock.runtime.linux import syscalls
 from cellblock.server.keys.key_store import KeyStore
 from cellblock.server.state import migrations
 from cellblock.server.state.database import open_database
@@ -92,6 +96,29 @@ def test_an_upgrade_that_fails_changes_nothing(url: str) -> None:
     open_database(url).dispose()
     assert _differences(engine) == []
     engine.dispose()
+
+
+def test_a_file_of_another_user_is_named(tmp_path: Path) -> None:
+    url, path = f"sqlite:///{tmp_path}/server.db", tmp_path / "server.db"
+    open_database(url).dispose()
+    with read_only(path), pytest.raises(BackendError, match=f"{path} .* user of the server"):
+        open_database(url)
+
+
+@contextlib.contextmanager
+def read_only(path: Path) -> Generator[None]:
+    """Forbid writing to a file, which root may do in spite of its permissions."""
+    if os.geteuid() != 0:
+        path.chmod(0o400)
+        yield
+        return
+    syscalls.mount(str(path), str(path), None, syscalls.MS_BIND)
+    try:
+        flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
+        syscalls.mount("none", str(path), None, flags)
+        yield
+    finally:
+        syscalls.unmount(str(path), syscalls.MNT_DETACH)
 
 
 def test_several_processes_may_open_a_new_database_at_once(url: str) -> None:

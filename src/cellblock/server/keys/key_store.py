@@ -183,7 +183,10 @@ class KeyStore:
         if info is None or info.state != "active":
             what = "is unknown" if info is None else f"was {info.state}"
             what = "has expired" if info is not None and info.state == "expired" else what
-            raise NotAuthenticated(f"The API key {what}. Create one with `cellblock keys add`.")
+            raise NotAuthenticated(
+                f"The API key {what}. Create one with `cellblock keys add`, in the database of the "
+                "server."
+            )
         return info
 
     async def _find(self, digest: str) -> KeyInfo | None:

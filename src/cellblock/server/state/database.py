@@ -126,7 +126,10 @@ def _connect_args(url: URL) -> dict[str, int | str]:
 @contextlib.contextmanager
 def _open_sqlite(url: URL, *, must_exist: bool) -> Generator[Engine]:
     if must_exist and url.database and not Path(url.database).exists():
-        raise BackendError(f"There is no database {url.database}. `cellblock keys add` creates it.")
+        raise BackendError(
+            f"There is no database {url.database}. `cellblock keys add` creates it. "
+            "If the server has another one, name it in CELLBLOCK_DATABASE."
+        )
     engine = create_engine(url, hide_parameters=True)
     event.listen(engine, "connect", _configure_sqlite)
     with _sqlite_file_locked(url):
@@ -156,6 +159,11 @@ def _sqlite_file_locked(url: URL) -> Generator[None]:
         fcntl.flock(folder, fcntl.LOCK_EX)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise BackendError(
+                f"The database {path} cannot be read and written. "
+                "It must belong to the user of the server."
+            )
         yield
     finally:
         os.close(folder)
