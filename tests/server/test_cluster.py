@@ -136,6 +136,17 @@ def test_a_run_on_a_node_streams_and_can_be_cancelled(client: httpx.Client) -> N
     assert run(client, "/sessions/one", "1")["stdout"] == "1\n"
 
 
+def test_a_run_ends_with_its_session(client: httpx.Client) -> None:
+    make(client, "one")
+    path = start(client, "/sessions/one", "import time\nwhile True: time.sleep(1)")
+    wait_for(lambda: client.get(path).json()["status"] == "running")
+    assert client.delete("/sessions/one").status_code == 204
+    wait_for(lambda: client.get(path).json()["status"] in ("ended", "failed"))
+    assert client.get("/sessions/one").status_code == 404
+    make(client, "one")
+    assert "time" in run(client, "/sessions/one", "time")["stderr"]
+
+
 def test_fresh_programs_run_on_nodes(client: httpx.Client, cluster: Cluster) -> None:
     assert run(client, "", "print('fresh')")["stdout"] == "fresh\n"
     body = {"code": "print(input())", "language": "python", "stdin": "given"}

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Literal, cast
 from uuid import uuid4
 
 from ...cancellation import CancellationToken
+from ...errors import ExecutorStopped
 from ...executors.workspace.full_disk import report_full_disk
 from ...limits import MIB
 from ..owners import Owner
@@ -68,18 +69,23 @@ class NodeExecutors:
 
     async def call(self, executor_id: str, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of `ServedExecutor` that returns one value."""
-        return await getattr(self._executors[executor_id], method)(*arguments, **options)
+        return await getattr(self._find(executor_id), method)(*arguments, **options)
 
     async def fork(self, executor_id: str, new_id: str, *arguments: Any, **options: Any) -> None:
         """See `ServedExecutor`. The copy gets the ID `new_id`."""
-        executor = self._executors[executor_id]
+        executor = self._find(executor_id)
         self._executors[new_id] = await executor.fork(*arguments, **options)
+
+    def _find(self, executor_id: str) -> ServedExecutor:
+        if (executor := self._executors.get(executor_id)) is None:
+            raise ExecutorStopped("The session has ended.")
+        return executor
 
     # runs
 
     async def begin_run(self, executor_id: str, run_id: str, method: str, *arguments: Any) -> None:
         """Begin "run", "stream" or "command" of `ServedExecutor`, whose token is made here."""
-        executor, token = self._executors[executor_id], CancellationToken()
+        executor, token = self._find(executor_id), CancellationToken()
         match method:
             case "command":
                 items: AsyncGenerator[Any] = executor.command(*arguments)
@@ -112,12 +118,12 @@ class NodeExecutors:
         self, executor_id: str, method: str, *arguments: Any, **options: Any
     ) -> Any:
         """Call a method of `SessionFiles` that needs no open file."""
-        files = self._executors[executor_id].files(_any_size)
+        files = self._find(executor_id).files(_any_size)
         return await getattr(files, method)(*arguments, **options)
 
     async def open_file(self, executor_id: str, name: str) -> tuple[str, int, int]:
         """Return the ID, the size and the time of a file that was opened. See `OpenFile`."""
-        file = await self._executors[executor_id].files(_any_size).open(name)
+        file = await self._find(executor_id).files(_any_size).open(name)
         file_id = uuid4().hex
         self._files[file_id] = file
         return file_id, file.size_bytes, file.modified_ns
@@ -141,7 +147,7 @@ class NodeExecutors:
     async def write_upload(self, executor_id: str, upload_id: str, name: str) -> None:
         """Write an upload into a file of an executor."""
         content = self._uploads[upload_id]
-        await self._executors[executor_id].files(_any_size).write(name, content)
+        await self._find(executor_id).files(_any_size).write(name, content)
 
     async def end_upload(self, upload_id: str) -> None:
         """Forget an upload."""
