@@ -42,7 +42,7 @@ print(call(f"/sessions/{name}/runs", {"code": "print(6 * 7)"})["result"]["output
 def image(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     """Yield the image, which is built without the network, from wheels: none can be pulled here."""
     engine, context = docker_engine.shared_engine(), tmp_path_factory.mktemp("context")
-    for name in ("LICENSE", "README.md", "pyproject.toml"):
+    for name in (".dockerignore", "LICENSE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, context)
     shutil.copytree(ROOT / "src", context / "src", ignore=shutil.ignore_patterns("__pycache__"))
     _download_wheels(context)
@@ -114,7 +114,7 @@ def _wait_until_ready(name: str) -> None:
 
 
 def check_server(name: str) -> None:
-    """Make a key, run code, and start the server again: it knows the key."""
+    """Make a key, run code, and start the server again: it knows the key. Then kill it."""
     docker = docker_engine.shared_engine().docker
     assert "The full sandbox can be started here." in docker("exec", name, "cellblock", "doctor")
     key = docker("exec", name, "cellblock", "keys", "add", "me").split()[-1]
@@ -124,6 +124,15 @@ def check_server(name: str) -> None:
     docker("start", name)
     _wait_until_ready(name)
     assert docker("exec", name, "python3", "-c", RUN, key) == "42"
+    # `--package` installs programs here.
+    docker("exec", name, "sh", "-c", "mkdir ~/.cache && cp /bin/true ~/.cache && ~/.cache/true")
+    docker("kill", name)
+    docker("start", name)
+    _wait_until_ready(name)
+    folders = docker("exec", name, "sh", "-c", "ls /var/lib/cellblock").split()
+    assert sum(folder.startswith("cellblock-") for folder in folders) == 1, folders
+    assert '"server": "cellblock:8000"' in docker("exec", name, "cellblock", "audit")
+    assert docker("inspect", "--format={{.Config.StopTimeout}}", name) == "45"
 
 
 @pytest.mark.engine
@@ -165,6 +174,8 @@ def docker_options(pod: dict[str, Any]) -> list[str]:
         "--cap-drop=ALL",
         "--read-only",
         f"--user={user}:{group}",
+        f"--hostname={pod['hostname']}",
+        f"--stop-timeout={pod['terminationGracePeriodSeconds']}",
         *(
             f"--tmpfs={each['mountPath']}:mode=1777,exec"
             for each in container["volumeMounts"]

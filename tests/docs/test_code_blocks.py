@@ -41,6 +41,7 @@ LANGUAGES = {"python", "sh", "console", "text", "yaml"}
 # Programs of console blocks, besides ours.
 PROGRAMS = {
     "cd",
+    "curl",
     "docker",
     "git",
     "harbor",
