@@ -1,5 +1,6 @@
 """Start a Ray cluster on loopback. Scenarios import this, in an environment that has Ray alone."""
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -15,10 +16,10 @@ class LoopbackCluster:
 
     def __init__(self) -> None:
         os.environ["RAY_raylet_start_wait_time_s"] = "60"
-        from ray.cluster_utils import Cluster  # reads the variable when it is imported
-
-        head = {**_OPTIONS, "num_cpus": 0}
-        self._cluster: Any = _start(lambda: Cluster(initialize_head=True, head_node_args=head))
+        # It reads the variable when it is imported.
+        cluster_class: Any = importlib.import_module("ray.cluster_utils").Cluster
+        options = {"initialize_head": True, "head_node_args": {**_OPTIONS, "num_cpus": 0}}
+        self._cluster: Any = _start(lambda: cluster_class(**options))
         self._nodes = dict[str, Any]()
         self.address: str = self._cluster.address
 
