@@ -16,10 +16,11 @@ TEMPORARY = ".cellblock-"  # the names of temporary files and folders begin with
 
 # Windows has neither these flags nor `dir_fd`, so that no work folder can be opened there.
 if sys.platform == "win32":
-    _FOLDER = _READ = _CREATE = os.O_RDONLY
+    _FOLDER = _READ = _HANDLE = _CREATE = os.O_RDONLY
 else:
     _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -203,8 +204,7 @@ class SafeFolder:
     @contextlib.contextmanager
     def handle(self, name: str) -> Generator[int]:
         """Yield a descriptor of `name`, of a link itself, that only says which file it is."""
-        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(_single(name), flags, dir_fd=self.descriptor)
+        descriptor = os.open(_single(name), _HANDLE, dir_fd=self.descriptor)
         try:
             yield descriptor
         finally:
