@@ -158,7 +158,9 @@ def test_the_files_of_a_key_on_all_nodes_count_for_its_quota(cluster: Cluster) -
     key = cluster.server.add_key("small", Quotas(disk_bytes=1 << 20))
     with cluster.server.client(key, "/v1") as client:
         client.timeout = httpx.Timeout(300)
-        assert make(client, "a") != make(client, "b")
+        node = make(client, "a")
+        while make(client, "b") == node:  # Ray chooses
+            client.delete("/sessions/b")
         half = b"x" * (600 << 10)
         assert client.put("/sessions/a/files/half", content=half).status_code == 200
         refused = client.put("/sessions/b/files/half", content=half)
@@ -222,5 +224,5 @@ def test_a_drained_node_keeps_its_sessions_and_a_lost_one_loses_them(
 
 def test_without_ray_the_error_names_the_extra() -> None:
     done = run_command("serve", "--ray", "auto", "--no-auth", "--port", "0")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "pip install 'cellblock[ray]'" in done.stderr
