@@ -206,11 +206,8 @@ def _no_socket_message() -> str:
 
 def _unreachable_message(host: str, error: BaseException) -> str:
     path = host.removeprefix("unix://")
-    if (
-        host.startswith("unix://")
-        and os.path.exists(path)
-        and not os.access(path, os.R_OK | os.W_OK)
-    ):
+    is_forbidden = os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK)
+    if host.startswith("unix://") and (is_forbidden or isinstance(error, PermissionError)):
         return (
             f"You have no permission to use the container engine's socket {path}. Add your user to "
             "the socket's group (usually `docker`, which is equivalent to root) and log in again, "

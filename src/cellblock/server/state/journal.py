@@ -37,7 +37,7 @@ MAX_WAITING = 10_000  # records in memory; nothing to record begins beyond that
 _INTERVAL = 0.1  # seconds between batches
 _HEARTBEAT = 10.0  # seconds between batches if there is nothing to write
 _RETRY = 1.0  # seconds until the next attempt, if the database fails
-_CLOSE = 5.0  # seconds for the last batches
+_CLOSE = 10.0  # seconds for the last batches: the unit of systemd leaves 15
 _CLEAN = 30.0  # seconds between removals of old records and dead servers
 _log = logging.getLogger(__name__)
 
