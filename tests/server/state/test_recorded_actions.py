@@ -189,7 +189,7 @@ def test_nothing_is_done_that_could_not_be_recorded(
 
     async def check() -> None:
         async with StateJournal(engine, "one", 1) as journal:
-            session = cast("HostedSession", None)  # nobody asks it
+            session = cast("HostedSession", None)  # it is not used
             with pytest.raises(BackendError, match="does not accept the audit log"):
                 with recorded_action(journal, Owner("abc"), session, Action(name="restart")):
                     raise AssertionError("it was done")

@@ -32,7 +32,7 @@ class Reservation:
         return await reserve(self._ray, self._resources, self.node_id)
 
     def cancel(self) -> None:
-        """Give it back."""
+        """Return the resources to Ray."""
         _remove(self._ray, self._group)
 
 
