@@ -188,7 +188,12 @@ def start_engine(folder: Path, *options: str, command_prefix: Sequence[str] = ()
     argv += ["--pidfile", f"{folder}/pid", *options]
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,  # outlives the checkout of a killed run, whose engine others find
+            start_new_session=True,
         )
     engine = Engine(host, process, folder)
     deadline = time.monotonic() + _START_SECONDS

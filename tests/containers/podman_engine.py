@@ -82,6 +82,7 @@ def _start(folder: Path) -> Engine:
             stdout=log,
             stderr=log,
             env=environment,
+            cwd=folder,  # outlives the checkout of a killed run, whose engine others find
             start_new_session=True,
         )
     (folder / "pid").write_text(str(process.pid))
