@@ -20,7 +20,8 @@ if sys.platform == "win32":
 else:
     _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    # macOS has no O_PATH, and no sandbox whose files change their owner.
+    _HANDLE = os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_PATH if sys.platform == "linux" else 0)
     _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
