@@ -51,4 +51,5 @@ async def _empty(box: Box) -> None:
     await box.checkpoint(end_commands=True)
     for checkpoint in box.checkpoints:
         await box.drop(checkpoint)
-    await box.exec(f"cd /tmp; rm -rf {box.inner_work_dir}/* ./*")
+    # Mounts below /tmp, as those of a virtual environment that is there, are left alone.
+    await box.exec(f"rm -rf {box.inner_work_dir}/*; find /tmp -xdev -mindepth 1 -delete")

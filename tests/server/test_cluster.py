@@ -224,5 +224,5 @@ def test_a_drained_node_keeps_its_sessions_and_a_lost_one_loses_them(
 
 def test_without_ray_the_error_names_the_extra() -> None:
     done = run_command("serve", "--ray", "auto", "--no-auth", "--port", "0")
-    assert done.returncode == 3
-    assert "pip install 'cellblock[ray]'" in done.stderr
+    assert done.returncode == 3, done
+    assert "pip install 'cellblock[ray]'" in done.stderr, done

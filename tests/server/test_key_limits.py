@@ -113,7 +113,7 @@ def test_limits_of_a_key_replace_those_of_the_server(server: Server, other: http
 
 
 def test_a_limit_that_a_key_does_not_name_is_the_servers(tmp_path: Path) -> None:
-    overrides = Overrides(limits=Limits(wall_seconds=1))
+    overrides = Overrides(limits=Limits(wall_seconds=5))
     with (
         serving(tmp_path, "--memory", "200M") as server,
         server.client(server.add_key("quick", overrides=overrides), "/v1") as client,

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from ...box.base import Box
 from ...errors import CellblockError, CheckpointError
 from ...events import Ended, Output
-from .endings import BEAT, beats, wait_for_file
+from .endings import BEAT, check_beats, check_silent, wait_for_file
 from .registry import check_box, raises
 
 
@@ -134,11 +134,11 @@ async def running_commands_refuse_copies_by_name(box: Box) -> None:
     for copying in (box.checkpoint(), box.fork(), box.restore(checkpoint)):
         with raises(CheckpointError, text="own"):
             await copying
-    assert await beats(box, "own")
+    await check_beats(box, "own")
     assert box.checkpoints == (checkpoint,)
     await box.checkpoint(end_commands=True)
     assert (await running).exit_code == 137
-    assert not await beats(box, "own")
+    await check_silent(box, "own")
 
 
 @check_box
