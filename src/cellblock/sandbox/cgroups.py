@@ -69,6 +69,41 @@ def find_cgroups() -> CgroupSupport:
     return CgroupSupport(0, "; ".join(dict.fromkeys(reasons)) or "no memory controller is mounted")
 
 
+def use_delegated_group() -> None:
+    """Make groups possible in the one that was delegated to this process, as systemd does.
+
+    Call it before this process starts others. It does nothing if groups are possible already.
+    """
+    candidates = _v2_candidates(_current_cgroups())
+    if candidates and candidates[0] != _ROOT and not find_cgroups().version:
+        with contextlib.suppress(OSError):  # it was not delegated
+            move_to_child(candidates[0])
+
+
+def move_to_child(group: str) -> None:
+    """Move this process to a child of its group, so that other children can have limits.
+
+    In version 2, a group has either processes or children with limits. Do nothing if the group has
+    other processes or no memory limits. Raise `OSError` if it was not delegated.
+    """
+    own = str(os.getpid())
+    names = [name for name in ("cpu", "memory", "pids") if name in _words(group, "controllers")]
+    if "memory" in names and _words(group, "procs") == [own]:
+        os.makedirs(f"{group}/server", exist_ok=True)
+        _write(f"{group}/server/cgroup.procs", own)
+        _write(f"{group}/cgroup.subtree_control", " ".join(f"+{name}" for name in names))
+
+
+def _words(group: str, file: str) -> list[str]:
+    with open(f"{group}/cgroup.{file}") as opened:
+        return opened.read().split()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
 def _current_cgroups() -> dict[str, str]:
     """Return the group of this process by controller; the key of version 2 is empty."""
     groups: dict[str, str] = {}

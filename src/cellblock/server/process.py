@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from starlette.types import ASGIApp
 
 from ..errors import BackendError
+from ..sandbox.cgroups import use_delegated_group
 from .app import MCP_MISSING, create_app, mcp_missing_route
 from .cluster.factory import SESSION_RESOURCES, ClusterSessions
 from .http.local_only import is_loopback
@@ -88,6 +89,7 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
     """
     if settings.certificate is not None and settings.private_key is not None:
         check_tls_files(settings.certificate, settings.private_key)
+    use_delegated_group()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(
             own_temporary_folder(
