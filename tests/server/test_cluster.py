@@ -159,14 +159,18 @@ def test_the_files_of_a_key_on_all_nodes_count_for_its_quota(cluster: Cluster) -
     with cluster.server.client(key, "/v1") as client:
         client.timeout = httpx.Timeout(300)
         node = make(client, "a")
-        while make(client, "b") == node:  # Ray chooses
-            client.delete("/sessions/b")
+        for number in range(40):  # Ray chooses the node, and leaves a full one
+            other = f"b{number}"
+            if make(client, other) != node:
+                break
+        else:
+            pytest.fail("all sessions are on one node")
         half = b"x" * (600 << 10)
         assert client.put("/sessions/a/files/half", content=half).status_code == 200
-        refused = client.put("/sessions/b/files/half", content=half)
+        refused = client.put(f"/sessions/{other}/files/half", content=half)
         assert refused.json()["error"]["code"] == "DiskQuotaExceeded"
-        assert client.get("/sessions/b/files").json() == {"files": []}
-        for name in "ab":
+        assert client.get(f"/sessions/{other}/files").json() == {"files": []}
+        for name in ("a", *(f"b{each}" for each in range(number + 1))):
             client.delete(f"/sessions/{name}")
 
 
