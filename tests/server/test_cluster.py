@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -64,11 +65,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    with process, pytest.MonkeyPatch.context() as patch:
+    with process:
         address, *_ = read_answer(process)
         [packages] = python.parents[1].glob("lib/python3*/site-packages")
-        patch.setenv("PYTHONPATH", os.pathsep.join([path, str(packages)]))
-        with serving(folder, "--ray", address, "--idle", "600", is_forked=False) as server:
+        with contextlib.ExitStack() as stack:
+            with pytest.MonkeyPatch.context() as patch:  # other commands have no Ray
+                patch.setenv("PYTHONPATH", os.pathsep.join([path, str(packages)]))
+                served = serving(folder, "--ray", address, "--idle", "600", is_forked=False)
+                server = stack.enter_context(served)
             yield Cluster(process, server)
         assert process.stdin is not None
         process.stdin.close()

@@ -30,9 +30,11 @@ def main(launch_sandbox: LaunchSandbox | None) -> CellJob:
     the zygote is a fork.
     """
     # A caller under nohup ignores the first signal, but blocks must end by it. A caller may ignore
-    # the second one, but the server waits for its children.
+    # the second one, but the server waits for its children. A caller may block signals, as workers
+    # of Ray block SIGINT, which interrupts blocks of a session.
     for number in (signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     control_in, control_out = _move_control_stream()
     decoder = protocol.Decoder()
     frames: list[protocol.Frame] = []

@@ -79,11 +79,31 @@ def test_a_block_ends_by_sighup_although_its_caller_ignores_it() -> None:
         "    block = CodeBlock(code, 'python')\n"
         "    print(executor.execute_code_blocks([block]).exit_code)\n"
     )
+    assert _output_of(code) == "129\n"
+
+
+def test_a_stop_interrupts_a_session_although_its_caller_blocks_sigint() -> None:
+    code = (
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"  # as Ray does
+        "import threading\n"
+        "from cellblock import CancellationToken, CodeBlock\n"
+        "from cellblock.sync import SandboxSessionCodeExecutor\n"
+        "with SandboxSessionCodeExecutor(timeout=20) as executor:\n"
+        "    token = CancellationToken()\n"
+        "    threading.Timer(0.5, token.cancel).start()\n"
+        "    block = CodeBlock('import time\\nwhile True: time.sleep(0.1)', 'python')\n"
+        "    result = executor.execute_code_blocks([block], token)\n"
+        "    print(result.outcome, result.session_restored)\n"
+    )
+    assert _output_of(code) == "cancelled False\n"
+
+
+def _output_of(code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.stdout == "129\n", done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def test_output_that_did_not_fit_is_sent_when_the_caller_has_read() -> None:
