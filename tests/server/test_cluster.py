@@ -228,6 +228,7 @@ def test_a_drained_node_keeps_its_sessions_and_a_lost_one_loses_them(
     added = cluster.ask("add")
     assert make(client, "new") == added
     assert run(client, "/sessions/new", "1 + 1")["stdout"] == "2\n"
+    cluster.ask("add")  # other tests need two nodes
 
 
 def test_without_ray_the_error_names_the_extra() -> None:
