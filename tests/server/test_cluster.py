@@ -153,7 +153,8 @@ def test_a_run_ends_with_its_session(client: httpx.Client) -> None:
 
 def test_fresh_programs_run_on_nodes(client: httpx.Client, cluster: Cluster) -> None:
     assert run(client, "", "print('fresh')")["stdout"] == "fresh\n"
-    body = {"code": "print(input())", "language": "python", "stdin": "given"}
+    # As long as it may run, its client waits: on a busy machine a placement takes half a minute.
+    body = {"code": "print(input())", "language": "python", "stdin": "given", "run_timeout": 200}
     answer = client.post(f"{cluster.server.url}/run_code", json=body).json()
     assert answer["run_result"]["stdout"] == "given\n", answer
 

@@ -167,10 +167,30 @@ def test_a_loop_whose_descriptors_are_closed_is_replaced(live: LiveSession) -> N
     assert live.run_ok("new = asyncio.create_task(main())\nawait new") == "'ran'"
 
 
+def test_the_first_use_of_the_loop_can_be_to_set_it_up(live: LiveSession) -> None:
+    live.run_ok("import asyncio; loop = asyncio.get_running_loop(); found = []")
+    live.run_ok("loop.set_exception_handler(lambda loop, context: found.append(context))")
+    live.run_ok("loop.slow_callback_duration = 5; loop.set_debug(True)")
+    live.run_ok("await asyncio.sleep(0); loop.call_exception_handler({'message': 'it failed'})")
+    assert live.run_ok("found, loop.slow_callback_duration") == "([{'message': 'it failed'}], 5)"
+
+
 def test_a_program_that_a_block_awaits_runs_in_its_loop(live: LiveSession) -> None:
     live.run_ok("import asyncio; from asyncio.subprocess import PIPE, create_subprocess_exec")
     code = "program = await create_subprocess_exec('echo', 'said', stdout=PIPE)"
     assert live.run_ok(f"{code}\nawait program.communicate()") == r"(b'said\n', None)"
+
+
+def test_a_thread_that_has_waited_for_a_program_does_not_prevent_copies(live: LiveSession) -> None:
+    """asyncio of Python 3.11 has one for each program, which ends later on a busy machine."""
+    live.run_ok("import asyncio, threading, time; generator = iter([1, 2])")
+    live.run_ok("loop = asyncio.get_running_loop(); call = loop.call_soon_threadsafe")
+    slow = "threading.current_thread() is threading.main_thread() or time.sleep(0.3)"
+    live.run_ok(f"loop.call_soon_threadsafe = lambda *given: (call(*given), {slow})")
+    code = "program = await asyncio.create_subprocess_exec('true')\nawait program.wait()"
+    assert live.run_ok(code) == "0"
+    live.run("import os; os._exit(1)")
+    assert live.run_ok("next(generator)") == "1"
 
 
 # stops, limits and input

@@ -35,13 +35,15 @@ class SessionLoop(asyncio.SelectorEventLoop):
         """Do nothing: the first use of an attribute that is missing initializes the loop."""
 
     def __getattr__(self, name: str) -> Any:
-        if vars(self):
+        if not _is_unused(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        set_before = vars(self).copy()  # such as its handler of exceptions
         super().__init__()
+        vars(self).update(set_before)
         return getattr(self, name)
 
     def __del__(self) -> None:
-        if vars(self):
+        if not _is_unused(self):
             super().__del__()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
     def run_until_complete(self, future: Any) -> Any:
@@ -165,7 +167,7 @@ class BlockLoop:
 
 
 def _is_unused(loop: object) -> bool:
-    return isinstance(loop, SessionLoop) and not vars(loop)
+    return isinstance(loop, SessionLoop) and "_closed" not in vars(loop)
 
 
 def _run_once(loop: Any) -> None:

@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from ...linux import process_tree
+
 # By module and class: the attribute with the `threading.Event` that ends such a thread.
 _STOP_EVENTS = {
     ("tqdm._monitor", "TMonitor"): "was_killed",  # redraws bars; each new bar checks that one runs
@@ -28,15 +30,16 @@ def end_helper_threads() -> None:
     found = [(thread, name) for thread in threading.enumerate() if (name := _stop_event(thread))]
     for thread, name in found:
         getattr(thread, name).set()
-    if found:
-        join_threads([thread for thread, _ in found], time.monotonic() + _GRACE)
+    ending = [thread for thread in threading.enumerate() if _is_ending(thread)]
+    if found or ending:
+        join_threads([*(thread for thread, _ in found), *ending], time.monotonic() + _GRACE)
     _end_loky_workers()
     _end_idle_workers()
 
 
 def is_helper(thread: object) -> bool:
-    """Return True if `end_helper_threads` ends `thread`."""
-    return bool(_stop_event(thread)) or _executor_of_idle(thread) is not None
+    """Return True if `end_helper_threads` ends `thread`, or waits for its end."""
+    return bool(_stop_event(thread)) or _is_ending(thread) or _executor_of_idle(thread) is not None
 
 
 def join_threads(threads: Iterable[Any], deadline: float) -> None:
@@ -54,6 +57,20 @@ def _stop_event(thread: object) -> str:
         if type(thread) is getattr(sys.modules.get(module), name, None):
             return event
     return ""
+
+
+def _is_ending(thread: Any) -> bool:
+    """Return True if `thread` has nothing left to do.
+
+    Up to Python 3.11, asyncio waits for each process in a thread, which lives a little longer.
+    """
+    if not hasattr(thread, "_target"):  # its function has returned
+        return True
+    watcher: Any = getattr(sys.modules.get("asyncio.unix_events"), "ThreadedChildWatcher", None)
+    if watcher is None or getattr(thread._target, "__func__", None) is not watcher._do_waitpid:
+        return False
+    arguments: Any = getattr(thread, "_args", ())
+    return not arguments or process_tree.has_ended(arguments[1])
 
 
 def _end_idle_workers() -> None:
