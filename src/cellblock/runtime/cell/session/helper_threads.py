@@ -7,6 +7,7 @@ workers of an executor end. The library starts a new one when it needs it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -64,13 +65,17 @@ def _is_ending(thread: Any) -> bool:
 
     Up to Python 3.11, asyncio waits for each process in a thread, which lives a little longer.
     """
-    if not hasattr(thread, "_target"):  # its function has returned
+    attributes = thread.__dict__.copy()
+    if "_target" not in attributes:  # Python deletes it when the function has returned
         return True
     watcher: Any = getattr(sys.modules.get("asyncio.unix_events"), "ThreadedChildWatcher", None)
-    if watcher is None or getattr(thread._target, "__func__", None) is not watcher._do_waitpid:
+    function: Any = getattr(attributes["_target"], "__func__", None)
+    if watcher is None or function is not watcher._do_waitpid:
         return False
-    arguments: Any = getattr(thread, "_args", ())
-    return not arguments or process_tree.has_ended(arguments[1])
+    with contextlib.suppress(OSError):  # with too many open files it is not known
+        _, pid, *_ = attributes["_args"]
+        return process_tree.has_ended(pid)
+    return False
 
 
 def _end_idle_workers() -> None:
