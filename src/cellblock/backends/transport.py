@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import IO
 
 from ..errors import BackendError
+from ..runtime.linux.retry import PASSING
 from .server_process import ServerProcess
 
 _READ_BYTES = 1 << 16  # with a larger buffer each read returns memory to the kernel
@@ -99,9 +100,9 @@ class SocketTransport(Transport):
     def _on_readable(self) -> None:
         try:
             data = self._socket.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
+        except OSError as error:
+            if error.errno in PASSING:
+                return
             data = b""
         if data:
             self._on_data(data)
@@ -119,10 +120,10 @@ class SocketTransport(Transport):
         """Send what the socket accepts now. Return True if the rest must be sent later."""
         try:
             sent = self._socket.send(self._outgoing)
-        except BlockingIOError:
+        except OSError as error:
+            if error.errno not in PASSING:
+                return False  # the reading side reports the cause
             sent = 0
-        except OSError:
-            return False  # the reading side reports the cause
         del self._outgoing[:sent]
         return bool(self._outgoing)
 
@@ -134,10 +135,8 @@ class SocketTransport(Transport):
         """See `Transport`."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        except OSError as error:
+            return error.errno not in PASSING
 
     def detach(self) -> None:
         """See `Transport`."""

@@ -36,6 +36,7 @@ from ..handshake import (
     decode_job,
 )
 from ..linux import process_tree, syscalls
+from ..linux.retry import retry
 from ..spec import ZygoteSpec
 from . import script, warmup
 from .confinement import Confinement, lower_oom_score
@@ -141,7 +142,7 @@ def _kill_descendants() -> None:
 
 def _await_go(server: socket.socket) -> tuple[list[str], Sequence[int], Sequence[int]]:
     while True:
-        data, ancillary, _, _ = server.recvmsg(MAX_PACKET, _ANCILLARY_BYTES)
+        data, ancillary, _, _ = retry(lambda: server.recvmsg(MAX_PACKET, _ANCILLARY_BYTES))
         if not data:
             os._exit(0)  # the server has closed this cell
         if data.startswith(GO):

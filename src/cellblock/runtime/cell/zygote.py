@@ -6,6 +6,7 @@ It holds no data of any run. It reads only requests of one byte with one descrip
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -48,7 +49,7 @@ def main() -> handshake.CellJob:
 def _receive_exactly(server: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        piece = server.recv(size - len(data))
+        piece = retry(functools.partial(server.recv, size - len(data)))
         if not piece:
             os._exit(0)
         data += piece

@@ -14,6 +14,7 @@ from .. import handshake
 from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ..linux.pidfd import PidFd
+from ..linux.retry import receive
 from ..linux.safe_folder import create_file_at, write_new_file_at
 from ..messages import Ending, Failure, MountSpec, RunRequest, RunTerms
 from ..output_limit import OutputLimit
@@ -168,10 +169,10 @@ class Cell:
 
         Return True if the cell has become ready for a block. Raise `CellError` if it has failed.
         """
-        try:
-            data, ancillary, _, _ = self.socket.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
-        except ConnectionError:
-            data, ancillary = b"", []
+        received = receive(self.socket, handshake.MAX_PACKET, CREDENTIALS_SPACE)
+        if received is None:
+            return False
+        data, ancillary = received
         if data == handshake.READY:
             if self._usage is not None:
                 self._usage.start_block()

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from ..handshake import MAX_MOUNTS, MAX_PACKET
+from ..linux.retry import receive
 from ..messages import FetchedMounts, FetchMounts, MountSpec, TakeBackFiles
 from ..packets import decode_packet, encode_packet
 from .faults import DESCRIPTOR_LIMIT, describe
@@ -48,12 +49,11 @@ class MountClient:
         self._waiting.append(on_fetched)
 
     def _on_reply(self) -> None:
-        try:
-            data, ancillary, _, _ = self._broker.recvmsg(
-                MAX_PACKET, socket.CMSG_SPACE(MAX_MOUNTS * 4), socket.MSG_CMSG_CLOEXEC
-            )
-        except ConnectionError:
-            data, ancillary = b"", []
+        room = socket.CMSG_SPACE(MAX_MOUNTS * 4)
+        received = receive(self._broker, MAX_PACKET, room, socket.MSG_CMSG_CLOEXEC)
+        if received is None:
+            return
+        data, ancillary = received
         if not data:
             self.close()
             return

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from .. import protocol
 from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, sender_pid
+from ..linux.retry import receive
 from ..linux.safe_folder import remove_tree
 from ..messages import Failure, Importing, Ready
 from ..packets import decode_packet, encode_packet
@@ -139,7 +140,9 @@ class Server:
         while events := dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000)):
             if self._control_in in events:
                 return 0, Failure(_OWNER_ENDED)
-            data, ancillary, _, _ = self._zygote_socket.recvmsg(1 << 16, CREDENTIALS_SPACE)
+            if (received := receive(self._zygote_socket, 1 << 16, CREDENTIALS_SPACE)) is None:
+                continue
+            data, ancillary = received
             if not data:
                 break
             for line in data.splitlines():

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from .. import handshake, protocol
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from ..linux.retry import receive
 from ..messages import MountFolders, MountSpec, Ready, TenantSpec
 from ..packets import encode_packet
 from ..spec import ServerSpec
@@ -129,10 +130,10 @@ class Tenants:
         if client.pool is not None:
             client.fail("the process that cells are forked from ended")
             return
-        try:
-            data, ancillary, _, _ = zygote.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
-        except ConnectionError:
-            data, ancillary = b"", []
+        received = receive(zygote, handshake.MAX_PACKET, CREDENTIALS_SPACE)
+        if received is None:
+            return
+        data, ancillary = received
         if not self._is_active(client):  # its descriptors can have new owners already
             client.unregister(zygote.fileno())
             zygote.close()

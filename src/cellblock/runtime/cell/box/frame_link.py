@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 
 from ... import protocol
+from ...linux.retry import receive
 from ..poll_loop import PollLoop
 
 _FULL_BYTES = 1 << 19  # unsent
@@ -87,12 +88,9 @@ class FrameLink:
             self._on_change()
 
     def _read(self) -> None:
-        try:
-            data = self._stream.recv(_READ_BYTES)
-        except BlockingIOError:
+        if (received := receive(self._stream, _READ_BYTES)) is None:
             return
-        except OSError:
-            data = b""
+        data, _ = received
         if not data:
             self._end()
             return

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...box_orders import RunCommand
 from ...linux import process_tree
+from ...linux.retry import receive
 from ..poll_loop import PollLoop
 from .confined_fork import Home, fork_confined
 from .launcher_process import ORDER, REPORT, CommandStart, LaunchReport, serve_launches
@@ -77,12 +78,9 @@ class Launcher:
     def _on_packet(self) -> None:
         if self._link is None:
             return
-        try:
-            packet = self._link.recv(REPORT.size)
-        except BlockingIOError:
+        if (received := receive(self._link, REPORT.size)) is None:
             return
-        except OSError:
-            packet = b""
+        packet, _ = received
         if len(packet) == REPORT.size:
             report = LaunchReport(*REPORT.unpack(packet))
             if report.is_valid() and self._on_report(report):

@@ -14,6 +14,7 @@ from collections import deque
 from types import FrameType
 
 from ... import protocol
+from ...linux.retry import retry
 
 _HIGH_DESCRIPTOR = 500  # user code that closes all descriptors rarely goes up to here
 _READ_SIZE = 1 << 16  # bytes
@@ -77,7 +78,9 @@ class Control:
         return self._frames.popleft()
 
     def _read(self) -> None:
-        data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, _ANCILLARY_SIZE, _CLOSE_ON_EXEC)
+        data, ancillary, _, _ = retry(
+            lambda: self._socket.recvmsg(_READ_SIZE, _ANCILLARY_SIZE, _CLOSE_ON_EXEC)
+        )
         if not data:
             raise ControlLost
         received: list[int] = []

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from ... import protocol
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ...linux.known_process import KnownProcess
+from ...linux.retry import receive
 from ..interfaces import EventSource
 
 _MAX_FAILURES = 100  # to send something, in a row
@@ -131,12 +132,9 @@ class Channel:
 
     def _read(self) -> bool:
         """Read once. Return True if there was data and the channel is still open."""
-        try:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, CREDENTIALS_SPACE)
-        except BlockingIOError:
+        if (received := receive(self._socket, _READ_SIZE, CREDENTIALS_SPACE)) is None:
             return False
-        except ConnectionError:
-            data, ancillary = b"", []
+        data, ancillary = received
         if not data:
             if self._pidfd < 0:
                 self._close_and_report()

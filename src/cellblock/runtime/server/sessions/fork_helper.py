@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ... import handshake
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ...linux.known_process import KnownProcess
+from ...linux.retry import receive
 from ...messages import ForkNext, OrderResult
 from ...packets import decode_packet, encode_packet
 from ..interfaces import EventSource
@@ -52,10 +53,10 @@ class ForkHelper:
             socket.send_fds(self._socket, [encode_packet(order)], descriptors)
 
     def _on_packet(self) -> None:
-        try:
-            data, ancillary, _, _ = self._socket.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
-        except ConnectionError:
-            data, ancillary = b"", []
+        received = receive(self._socket, handshake.MAX_PACKET, CREDENTIALS_SPACE)
+        if received is None:
+            return
+        data, ancillary = received
         error = decode_packet(data, OrderResult).error if data else "the forking process ended"
         if error:
             self.close()

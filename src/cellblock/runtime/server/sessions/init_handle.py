@@ -16,6 +16,7 @@ from ... import handshake
 from ...linux import process_tree
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ...linux.known_process import KnownProcess
+from ...linux.retry import receive
 from ...messages import INIT_REPORTS, Hello, InitOrder, OrderResult, ProcessExit
 from ...packets import decode_packet, encode_packet
 from ...spec import CellLimits
@@ -100,12 +101,10 @@ class SessionInitHandle:
 
     def _on_packet(self) -> None:
         room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4) + CREDENTIALS_SPACE
-        try:
-            data, ancillary, _, _ = self._socket.recvmsg(
-                handshake.MAX_PACKET, room, socket.MSG_CMSG_CLOEXEC
-            )
-        except ConnectionError:
-            data, ancillary = b"", []
+        received = receive(self._socket, handshake.MAX_PACKET, room, socket.MSG_CMSG_CLOEXEC)
+        if received is None:
+            return
+        data, ancillary = received
         if not data:
             self._loop.unregister(self._socket.fileno())  # it may have to stay open: see `close`
             self._on_end("the first process of the session's cell ended")
