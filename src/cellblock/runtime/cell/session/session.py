@@ -66,6 +66,10 @@ _SIGINT = int(signal.SIGINT)
 _IGNORE = int(signal.SIG_IGN)
 
 
+_WITH_DESCRIPTOR = MakeCheckpoint | MakeRollbackCheckpoint | ForkBranches
+_NO_DESCRIPTOR = "Too many files are open in the session (Limits.open_files). Close some of them."
+
+
 class Session:
     """A shell, the orders that it carries out, and the checkpoints forked from it."""
 
@@ -139,7 +143,11 @@ class Session:
         if frame.kind != protocol.SESSION_REQUEST:
             return  # the rest of a value or input that nothing waits for any more
         try:
-            answer = self._execute_order(decode_packet(frame.payload, *PROCESS_ORDERS), descriptors)
+            order = decode_packet(frame.payload, *PROCESS_ORDERS)
+            if isinstance(order, _WITH_DESCRIPTOR) and not descriptors:  # the kernel dropped it
+                answer = Answer(error=_NO_DESCRIPTOR)
+            else:
+                answer = self._execute_order(order, descriptors)
         except (ControlLost, KeyboardInterrupt):
             raise
         except Exception as error:
