@@ -46,7 +46,7 @@ class Files:
     async def read(
         self, path: BoxPath, *, user: str | int | None = None, limit_bytes: int | None = None
     ) -> bytes:
-        """Return the contents of a file.
+        """Return the contents of a file. If it grows meanwhile: up to its size at the start.
 
         Raise `OSError` with `EFBIG` if it has more than `limit_bytes`, or, without waiting, if it
         is a pipe or a device.

@@ -72,6 +72,17 @@ async def a_read_can_be_limited(box: Box) -> None:
 
 
 @check_box
+async def a_file_that_grows_is_read_up_to_its_size(box: Box) -> None:
+    grow = (
+        "yes | head -c 1000 > grows; echo begun; while :; do yes | head -c 4000000 >> grows; done"
+    )
+    async with await box.spawn(grow) as process:
+        await anext(aiter(process))
+        assert len(await box.files.read("grows")) >= 1000
+        await process.kill()
+
+
+@check_box
 async def folders_above_a_new_file_are_made(box: Box) -> None:
     await box.files.write("a/b/c", "deep")
     assert await box.files.read("a/b/c") == b"deep"

@@ -30,10 +30,12 @@ from ...box_orders import (
     StatPath,
     WriteFile,
 )
+from ...linux.retry import retry
 from ...linux.safe_folder import TEMPORARY
 from ...packets import decode_packet, encode_packet
 from .confined_fork import Confined
 
+_MAX_UNSIZED_BYTES = 1 << 26
 _PIECE_BYTES = 1 << 18
 _READ_BYTES = 1 << 16
 _MAX_ENTRIES = 500  # in one frame, however long their paths are
@@ -57,7 +59,7 @@ class OrderStream:
         self._poll.register(stream, select.POLLIN)
 
     def _receive(self) -> Generator[protocol.Frame]:
-        while data := self._stream.recv(_READ_BYTES):
+        while data := retry(lambda: self._stream.recv(_READ_BYTES)):
             yield from self._decoder.feed(data)
         raise EOFError
 
@@ -145,13 +147,16 @@ def _carry_out(order: FileOrder, stream: OrderStream, work_dir: str) -> BoxAnswe
 def _read(order: ReadFile, stream: OrderStream) -> None:
     descriptor = os.open(order.path, os.O_RDONLY | _OPEN)
     try:
-        size = _check_regular(os.fstat(descriptor)).st_size
-        left = float("inf") if order.limit_bytes is None else order.limit_bytes
-        if size > left:
+        size, limit = _check_regular(os.fstat(descriptor)).st_size, order.limit_bytes
+        if limit is not None and size > limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        while data := os.read(descriptor, _PIECE_BYTES):
-            left -= len(data)
-            if left < 0:
+        if size:  # even if the file grows meanwhile, perhaps faster than it is read
+            most, beyond = size, 0
+        else:  # files in /proc do not know theirs
+            most, beyond = _MAX_UNSIZED_BYTES if limit is None else limit, 1
+        while data := os.read(descriptor, min(_PIECE_BYTES, most + beyond)):
+            most -= len(data)
+            if most < 0:
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             stream.send_chunk(data)
     finally:
