@@ -40,8 +40,10 @@ class FilePages:
         return _to_files(session_id)
 
     async def download_file(self, request: Request, visitor: Visitor) -> Response:
-        """Answer GET sessions/ID/files/PATH, as the REST door does."""
-        return await self._operations.download_file(request, visitor.owner)
+        """Answer GET sessions/ID/files/PATH, as the REST door does, but never as a script."""
+        answer = await self._operations.download_file(request, visitor.owner)
+        answer.headers["content-type"] = "application/octet-stream"
+        return answer
 
     async def delete_file(self, request: Request, visitor: Visitor) -> Response:
         """Answer POST sessions/ID/delete-file."""
