@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -15,10 +15,10 @@ from ..errors import CellblockError
 from ..executors.base import CodeExecutor
 from ..executors.command_line.base import CommandLineExecutor
 from ..executors.command_line.sandbox import SandboxCommandLineCodeExecutor
+from ..executors.places.clean_folders import CleanFolders
 from ..executors.places.host import HostPlace
 from ..executors.places.sandbox import SandboxPlace
 from .judge import judge
-from .leftovers import FolderState, state_of, was_emptied
 from .program_runs import executor_cpu_seconds
 from .programs import JudgeLimits, Program
 from .verdicts import Verdict
@@ -98,9 +98,7 @@ class Worker:
         self._settings = settings
         self._executor: CodeExecutor | None = None
         self._is_fresh = False  # nothing has run in it
-        self._work_dir, self._work_mode = "", 0
-        self._others: tuple[str, ...] = ()
-        self._state: FolderState | None = None
+        self._folders: CleanFolders | None = None
 
     async def judge(self, program: Program) -> Verdict:
         """Return the verdict on `program`. Raise the errors of executors."""
@@ -124,23 +122,14 @@ class Worker:
     async def _start(self) -> CodeExecutor:
         executor = self._settings.make_executor()
         await executor.start()
-        self._state = None
-        place = executor.place
-        if isinstance(place, SandboxPlace | HostPlace):
-            self._work_dir = str(place.workspace.path)
-            self._work_mode = os.lstat(self._work_dir).st_mode
-            folders = map(str, place.writable_folders())
-            self._others = tuple(path for path in folders if path != self._work_dir)
-            self._state = state_of(self._others)
+        self._folders = None
+        if isinstance(executor.place, SandboxPlace | HostPlace):
+            with contextlib.suppress(OSError):  # then it is not used again
+                self._folders = CleanFolders(executor.place)
         return executor
 
     async def _is_clean(self) -> bool:
-        """Empty the work folder. Return True if nothing else has changed since the start."""
-        return (
-            self._state is not None
-            and self._state == state_of(self._others)
-            and await was_emptied(self._work_dir, self._work_mode)
-        )
+        return self._folders is not None and await self._folders.clean()
 
     async def stop(self) -> None:
         """Stop the executor. The next program gets a new one."""
