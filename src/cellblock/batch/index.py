@@ -64,6 +64,19 @@ class ProgramIndex:
         )
         return None if found is None else WrittenVerdict(found[1], found[2])
 
+    def has_verdict(self, program_id: str) -> bool:
+        """Return True if there is a verdict on a program."""
+        query = "SELECT 1 FROM programs WHERE id = ? AND start IS NOT NULL"
+        return self._database.execute(query, (_key(program_id),)).fetchone() is not None
+
+    def starts_of_others(self, programs: ProgramIndex) -> Iterator[int]:
+        """Yield where the verdicts on programs are that are not among `programs`."""
+        query = "SELECT id, start FROM programs WHERE start IS NOT NULL"
+        for key, start in self._database.execute(query):
+            known = "SELECT 1 FROM programs WHERE id = ? AND position IS NOT NULL"
+            if programs._database.execute(known, (key,)).fetchone() is None:
+                yield start
+
     def add_verdict(self, program_id: str, digest: str, start: int) -> None:
         """Record where the verdict on a program is."""
         self._database.execute(

@@ -8,6 +8,7 @@ import itertools
 import os
 import stat
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -85,8 +86,24 @@ class Journal:
                     f"Line {number} of {self.path} is no verdict, so nothing is added to this "
                     f"file. Choose another one. {error}"
                 ) from error
+            if self.index.has_verdict(verdict.id):
+                raise JournalError(
+                    f"Line {number} of {self.path} is the second verdict on {verdict.id!r:.100}. "
+                    "Remove one of them, or choose another file."
+                )
             self.index.add_verdict(verdict.id, verdict.digest, self._end)
             self._end += len(line)
+
+    def check_programs(self, programs: ProgramIndex) -> None:
+        """Raise `JournalError` if there are verdicts on programs that are not among `programs`."""
+        others = self.index.starts_of_others(programs)
+        if (first := next(others, None)) is not None:
+            count = 1 + sum(1 for _ in others)
+            name = Verdict.from_json(self._line_at(first).decode()).id
+            raise JournalError(
+                f"{self.path} has {count} verdicts on programs of another batch, such as "
+                f"{name!r:.100}. Choose another file."
+            )
 
     def find(self, program_id: str, digest: str) -> Verdict | None:
         """Record the next program, and return the verdict on it that an earlier run wrote.
@@ -141,9 +158,10 @@ class Journal:
         if all(first < second for first, second in itertools.pairwise(self.index.starts())):
             return
         path = self.path.resolve()  # a link stays one
-        new = Path(f"{path}.sorted")
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        new = Path(name)
         with contextlib.ExitStack() as cleanup:
-            file = cleanup.enter_context(open(new, "wb"))
+            file = cleanup.enter_context(open(descriptor, "wb"))
             cleanup.callback(new.unlink, missing_ok=True)
             new.chmod(path.stat().st_mode & 0o777)
             for start in self.index.starts():

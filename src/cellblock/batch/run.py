@@ -18,6 +18,7 @@ from .journal import Journal
 from .pool import ProgramPool, WorkerPool, usable_cpus
 from .programs import JudgeLimits, Program
 from .ray_pool import RayPool
+from .source_program import check_language
 from .summary import Summary
 from .tests import Tests
 from .verdicts import Verdict
@@ -212,6 +213,7 @@ class _Batch:
             )
         if program.tests is None and self._options.tests is not None:
             program = replace(program, tests=self._options.tests)
+        check_language(program)
         digest, number = "", self._taken
         if self._journal is not None:
             digest = program.digest(self._options.limits)

@@ -60,3 +60,11 @@ def find_toolchain(language: str) -> Toolchain:
             f"The language {language!r} is unknown. Use one of: {', '.join(TOOLCHAINS)}, sh."
         )
     return TOOLCHAINS[name]
+
+
+def check_language(program: Program) -> None:
+    """Raise `ValueError` if it is not known how to run the program: that is no fault of its own."""
+    try:
+        find_toolchain(program.language)
+    except InvalidProgram as error:
+        raise ValueError(f"The program {program.id!r:.60}: {error}") from error

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from ..batch.index import ProgramIndex
 from ..batch.programs import Program
+from ..batch.source_program import check_language
 
 
 class InvalidProgramFile(Exception):
@@ -27,8 +28,8 @@ class ProgramFile:
         self._path, self._form, self._samples = path, form, samples
         self._name = "standard input" if path == "-" else path
 
-    def count(self) -> int | None:
-        """Check all lines, and return how many programs there are.
+    def read_index(self) -> tuple[ProgramIndex, int] | None:
+        """Check all lines, and return the programs and how many there are.
 
         Return None for what can be read only once. Raise `InvalidProgramFile`.
         """
@@ -45,9 +46,16 @@ class ProgramFile:
                 except ValueError as error:
                     raise InvalidProgramFile(f"{where}: {error}") from error
                 count += 1
-        finally:
+            if not count:
+                raise self.is_empty()
+        except BaseException:
             index.close()
-        return count
+            raise
+        return index, count
+
+    def is_empty(self) -> InvalidProgramFile:
+        """Return the error of a file without programs."""
+        return InvalidProgramFile(f"{self._name} has no programs. Write one JSON object on a line.")
 
     def programs(self) -> Iterator[Program]:
         """Yield the programs. Raise `InvalidProgramFile`."""
@@ -77,9 +85,11 @@ class ProgramFile:
                 if line.strip():
                     where = f"line {number} of {self._name}"
                     try:
-                        yield where, Program.from_json(line)
+                        program = Program.from_json(line)
+                        check_language(program)
                     except ValueError as error:
                         raise InvalidProgramFile(f"{where}: {error}") from error
+                    yield where, program
 
     @contextmanager
     def _open(self) -> Generator[TextIO]:

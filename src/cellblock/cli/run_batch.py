@@ -44,8 +44,12 @@ def judge_file(settings: BatchSettings) -> int:
     replace_unencodable()
     programs = ProgramFile(settings.file, settings.form, settings.samples)
     # Both read whole files, which Ctrl-C can interrupt outside of an event loop.
+    found, total = programs.read_index(), None
     with Journal(settings.output) as journal:
-        total = programs.count()
+        if found is not None:
+            index, total = found
+            with contextlib.closing(index):
+                journal.check_programs(index)
         return asyncio.run(_execute(programs, total, settings, journal))
 
 
@@ -57,6 +61,8 @@ async def _execute(
         try:
             with display.bar(total), install_progress(display.note):
                 await _judge_all(programs, settings, journal, display)
+            if not display.summary.total:
+                raise programs.is_empty()
             if not settings.as_completed:
                 await run_in_thread(journal.sort)
         except asyncio.CancelledError:
