@@ -85,9 +85,9 @@ async def _judge_output(
 async def _check(runs: ProgramRuns, tests: CheckerTests, case: Case, output: str) -> Judgement:
     """Run the checker in a process of its own."""
     values = {"stdin": case.stdin, "expected": case.stdout, "output": output}
-    data = checker_input(tests.checker, runs.distrusted, values)
+    data = checker_input(runs.distrusted, tests.checker, values)
     usage = runs.usage
-    result = await runs.run_script(CHECKER_START, data)
+    result = await runs.run_script(CHECKER_START, data, is_isolated=True)
     runs.usage = usage  # what the checker uses is not the program's
     if result.exit_code == 0:
         return Judgement("passed")

@@ -28,12 +28,8 @@ async def judge_functions(runs: ProgramRuns, program: Program, tests: FunctionTe
         raise InvalidProgram(f"Function tests need a program in Python, not {program.language!r}.")
     nonce, limit = secrets.token_hex(16), runs.limits.cpu_seconds
     data = harness_input(
-        {
-            "code": program.code,
-            "stdin": program.stdin,
-            "cpu_seconds": limit,
-            "distrusted": runs.distrusted,
-        },
+        runs.distrusted,
+        {"code": program.code, "stdin": program.stdin, "cpu_seconds": limit},
         {
             "nonce": nonce,
             "tests": tests.code,

@@ -6,13 +6,15 @@ import functools
 import importlib.util
 import json
 import marshal
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_MODULES = ("values", "errors", "peer", "program", "tests", "main")
-# Bytecode is used if it is of the same Python: compiling takes longer than a short program.
-# Reads a frame, and leaves out the folders in which the program under test can put modules.
-_READ = """\
+_MODULES = ("tables", "values", "errors", "peer", "program", "tests", "main")
+# What both start with. Before anything else is imported, it leaves out of `sys.path` the folders
+# in which a program can have put modules: they come first, as a list that ends with NUL; "*" stands
+# for all that can be changed. `os` and `sys` are imported already.
+_BEGIN = """\
 import os, sys
 def read():
     size, data = int(os.read(0, 8), 16), b""
@@ -22,15 +24,26 @@ def read():
             sys.exit("The harness cannot read its input.")
         data += piece
     return data
-def trusted(path, folders):
-    def is_trusted(entry):
-        if folders is None:
-            return not os.access(entry, os.W_OK)
+def is_trusted(entry):
+    if folders is not None:
         return not any((entry + "/").startswith(folder + "/") for folder in folders)
-    return [entry for entry in path if entry and is_trusted(entry)]
+    try:  # the owner of a folder can take away the right to write, and give it back
+        os.chmod(entry, os.stat(entry).st_mode & 0o7777)
+    except OSError:
+        return not os.access(entry, os.W_OK)
+    return False
+def only_trusted(entries):
+    return [entry for entry in entries if entry and is_trusted(entry)]
+given_path, folders = list(sys.path), os.fsdecode(read()).split("\\0")
+folders = None if folders == ["*"] else folders[:-1]
+sys.path[:] = only_trusted(sys.path)
+# For commands that the tests start. The path of Python is that of no virtual environment.
+programs = os.pathsep.join(only_trusted(os.environ.get("PATH", os.defpath).split(os.pathsep)))
+python = sys._base_executable
 """
+# Bytecode is used if it is of the same Python: compiling takes longer than a short program.
 START = (
-    _READ
+    _BEGIN
     + """\
 import json, marshal
 from importlib import _bootstrap_external
@@ -44,16 +57,15 @@ def load(is_same, code, source):
         module.__package__ = "harness"
         exec(code, module.__dict__)
     return module.main
-load(read() == _bootstrap_external.MAGIC_NUMBER, read(), read())(read, trusted)
+load(read() == _bootstrap_external.MAGIC_NUMBER, read(), read())(read, given_path, programs, python)
 """
 )
 CRASHED = 70  # the exit code of a checker that has raised an exception, EX_SOFTWARE in sysexits.h
 CHECKER_START = (
-    _READ
+    _BEGIN
     + f"""\
-import json
 code = read()
-sys.path[:] = trusted(sys.path, json.loads(read()))
+os.environ["PATH"], sys.executable = programs, python
 try:
     exec(compile(code, "checker.py", "exec"), {{"__name__": "__main__", "__file__": "checker.py"}})
 except Exception as error:
@@ -86,16 +98,24 @@ def _harness() -> bytes:
     return encode_harness(harness_sources())
 
 
-def harness_input(program: Mapping[str, object], tests: Mapping[str, object]) -> bytes:
+def harness_input(
+    distrusted: Sequence[str] | None, program: Mapping[str, object], tests: Mapping[str, object]
+) -> bytes:
     """Return the standard input of `START`: see `harness.main` for the two objects."""
     parts = json.dumps(program).encode(), json.dumps(tests).encode()
-    return b"".join([_harness(), *map(_framed, parts)])
+    return b"".join([_begin_input(distrusted), _harness(), *map(_framed, parts)])
 
 
-def checker_input(checker: str, distrusted: list[str] | None, case: Mapping[str, str]) -> bytes:
+def checker_input(distrusted: Sequence[str] | None, checker: str, case: Mapping[str, str]) -> bytes:
     """Return the standard input of `CHECKER_START`. The checker itself reads `case` as JSON."""
-    parts = checker.encode(errors="replace"), json.dumps(distrusted).encode()
-    return b"".join(map(_framed, parts)) + json.dumps(case).encode()
+    code = _framed(checker.encode(errors="replace"))
+    return _begin_input(distrusted) + code + json.dumps(case).encode()
+
+
+def _begin_input(distrusted: Sequence[str] | None) -> bytes:
+    """Return what `_BEGIN` reads: folders, or "*" for all that can be written to."""
+    folders = ["*"] if distrusted is None else [*distrusted, ""]
+    return _framed(os.fsencode("\0".join(folders)))
 
 
 def _framed(data: bytes) -> bytes:

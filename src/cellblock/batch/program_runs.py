@@ -117,9 +117,18 @@ class ProgramRuns:
         return result
 
     async def run_script(
-        self, code: str, stdin: bytes, *, cpu_seconds: float | None = None
+        self,
+        code: str,
+        stdin: bytes,
+        *,
+        cpu_seconds: float | None = None,
+        is_isolated: bool = False,
     ) -> CodeResult:
-        """Run a Python program of our own. Raises as `run` does."""
+        """Run a Python program of our own. Raises as `run` does.
+
+        `is_isolated`: its interpreter starts without what a program can have left for it, such as
+        files in its virtual environment.
+        """
         name = self._workspace.temporary_name("py")
-        program = ProgramRun(script=name, code_file=(name, code))
+        program = ProgramRun(script=name, code_file=(name, code), is_isolated=is_isolated)
         return await self.run(program, stdin, cpu_seconds=cpu_seconds)

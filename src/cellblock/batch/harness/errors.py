@@ -13,6 +13,9 @@ _MAX_TEXT = 2000
 _MAX_CLASSES = 20
 # They would end an iteration of the tests early, so that the rest is never compared.
 _ENDS_ITERATION = (StopIteration, StopAsyncIteration, GeneratorExit)
+# For those who run tests their exceptions are no errors, but a skipped test or an end.
+_OF_TEST_RUNNERS = {"unittest", "doctest", "bdb"}
+_CANCELLED = "CancelledError"  # a task of asyncio that raises one has not failed
 
 
 class ProgramEndedIteration(RuntimeError):
@@ -76,15 +79,23 @@ class ErrorClasses:
         if not others:
             return RuntimeError
         if name not in self._made:
-            last = name.rpartition(".")[2][:200]
+            last = name.rpartition(".")[2][:200].replace("\0", "?")
+            last = last.encode(errors="replace").decode()  # surrogates
             self._made[name] = type(last, (self.find_class(others),), {"__module__": "program"})
         return self._made[name]
 
 
 def _known_class(name: str) -> type[BaseException] | None:
-    """Return a class of the standard library that is loaded already."""
+    """Return a class of the standard library that is loaded already, and is an error for all."""
     module, _, last = name.rpartition(".")
-    if module.partition(".")[0] not in sys.stdlib_module_names and module:
+    if module and module.partition(".")[0] not in sys.stdlib_module_names:
         return None
     found = getattr(sys.modules.get(module) if module else builtins, last, None)
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+    if not isinstance(found, type) or not issubclass(found, BaseException) or _ends_tests(found):
+        return None
+    return found
+
+
+def _ends_tests(kind: type[BaseException]) -> bool:
+    """Return True for a class that others know under any name, but not as that of an error."""
+    return kind.__module__.partition(".")[0] in _OF_TEST_RUNNERS or kind.__name__ == _CANCELLED

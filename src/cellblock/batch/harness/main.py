@@ -31,27 +31,27 @@ _MAX_MESSAGE = 1000  # characters
 _END_SECONDS = 5
 
 
-def main(read: Read, trusted: Callable[[list[str], object], list[str]]) -> NoReturn:
+def main(read: Read, path_of_program: list[str], programs: str, python: str) -> NoReturn:
     """Read the program, fork it, then read the tests and run them.
 
-    `trusted` returns those of the paths in which the program cannot put modules.
+    In the folders of `sys.path` the program cannot put modules. Its own are `path_of_program`. The
+    tests find commands in the folders `programs`, and `python`: neither can be replaced by it.
     """
     verdict_pipe = os.dup(1)
     os.dup2(2, 1)  # what the tests print is output
     _set_dumpable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an exception would skip a part of the tests
     settings = json.loads(read())
-    path = list(sys.path)
-    sys.path[:] = trusted(path, settings["distrusted"])
     (from_tests, to_program), (from_program, to_tests) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         _give_stdin(settings["stdin"])
         _set_dumpable(True)
-        sys.path[:] = path
+        sys.path[:] = path_of_program
         run_program(from_tests, to_tests, settings["code"], settings["cpu_seconds"])
     os.close(from_tests)
     os.close(to_tests)
+    os.environ["PATH"], sys.executable = programs, python
     order = json.loads(read())
     _give_stdin("")
     peer = TestsPeer(from_program, to_program)

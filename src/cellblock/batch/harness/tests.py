@@ -134,10 +134,25 @@ class TestsPeer(Peer):
         return self._objects[number]
 
 
+# The special attributes that tests ask for by name. Others belong to protocols by which libraries
+# written in C take an object for an array, a pointer or a number, such as `__array_interface__`.
+_SPECIAL_NAMES = frozenset(
+    f"__{name}__"
+    for name in (
+        "name qualname module doc dict annotations defaults kwdefaults version all bases mro "
+        "members add sub mul truediv floordiv mod pow neg abs contains enter exit next lt le gt ge"
+    ).split()
+)
+
+
+# Our own, and what pandas takes for the kind of a table.
+_NEVER = frozenset(("_kind", "_peer", "number", "_typ"))
+
+
 class ProgramObject:
     """An object of the program that is not plain data, such as a function.
 
-    It does not decide what it is equal to.
+    It does not decide what it is equal to, and is no array, buffer or number.
     """
 
     __slots__ = ("_kind", "_peer", "number")
@@ -156,6 +171,8 @@ class ProgramObject:
         return self._peer.call(self.number, given, named)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _NEVER or (name[:1] == name[-1:] == "_" and name not in _SPECIAL_NAMES):
+            raise AttributeError(f"Tests cannot read {name!r} of an object of the program.")
         return _only(self._use("get", name))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -185,6 +202,9 @@ class ProgramObject:
 
     def __hash__(self) -> int:
         return object.__hash__(self)
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        self._peer.refuse(f"The tests copy an object of the class {self._kind}.")
 
     def __str__(self) -> str:
         text = _only(self._use("str"))

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
+from .tables import decode_table, encode_table
+
 Refer = Callable[[object], list[Any]]
 Resolve = Callable[[str, list[Any]], object]
 _SCALARS = frozenset((type(None), bool, int, float, str))
@@ -90,18 +92,26 @@ _ENCODERS: dict[type, Callable[[Any, Refer], Any]] = {
 
 def _encode_by_name(value: Any, kind: type, refer: Refer) -> Any:
     """Encode values of modules that a program may not have imported."""
-    match f"{kind.__module__}.{kind.__qualname__}":
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    match name:
         case "decimal.Decimal":
             return ["decimal", str(value)]
+        case "datetime.datetime" | "datetime.date" | "datetime.time":
+            return [name, value.isoformat()]
+        case "datetime.timedelta":
+            return [name, value.days, value.seconds, value.microseconds]
         case "fractions.Fraction":
             return ["fraction", hex(value.numerator), hex(value.denominator)]
-        case "numpy.ndarray" if value.dtype.kind in "biufc":
+        case "numpy.ndarray" if value.dtype.kind in "biufcMm":
             data = value.tobytes().hex()
             return ["array", value.dtype.str, _sequence("tuple")(value.shape, refer), data]
         case "numpy.ndarray":
             return ["objects", _sequence("list")(value.tolist(), refer)]
         case _ if "numpy.generic" in [f"{one.__module__}.{one.__name__}" for one in kind.__mro__]:
             return encode(value.item(), refer)
+        case _ if "pandas" in sys.modules:
+            table = encode_table(value, kind, lambda part: encode(part, refer))
+            return refer(value) if table is None else table
         case _:
             return refer(value)
 
@@ -129,8 +139,8 @@ def _decode_tagged(tag: str, parts: list[Any], resolve: Resolve) -> Any:
         case "dict", _:
             items = iter(_decode_items(parts, resolve))
             return dict(zip(items, items, strict=True))
-        case "int" | "bytes" | "bytearray" | "decimal", [str(digits)]:
-            return _FROM_TEXT[tag](digits)
+        case _, [str(text)] if tag in _FROM_TEXT:
+            return _FROM_TEXT[tag](text)
         case "complex", [float(real), float(imaginary)]:
             return complex(real, imaginary)
         case "fraction", [str(above), str(below)]:
@@ -140,6 +150,8 @@ def _decode_tagged(tag: str, parts: list[Any], resolve: Resolve) -> Any:
             return array.reshape(decode(shape, resolve)).copy()
         case "objects", [items]:
             return _named("numpy", "array")(decode(items, resolve))
+        case "DataFrame" | "Series" | "Index" | "Timestamp" | "Timedelta" | "NaT" | "NA", _:
+            return decode_table(tag, parts, lambda part: decode(part, resolve))
         case _:
             return resolve(tag, parts)
 
@@ -161,6 +173,9 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "bytes": bytes.fromhex,
     "bytearray": bytearray.fromhex,
     "decimal": lambda digits: _named("decimal", "Decimal")(digits),
+    "datetime.datetime": lambda text: _named("datetime", "datetime").fromisoformat(text),
+    "datetime.date": lambda text: _named("datetime", "date").fromisoformat(text),
+    "datetime.time": lambda text: _named("datetime", "time").fromisoformat(text),
 }
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "list": list,
@@ -169,4 +184,5 @@ _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "frozenset": frozenset,
     "deque": collections.deque,
     "range": lambda parts: range(*parts),
+    "datetime.timedelta": lambda parts: _named("datetime", "timedelta")(*parts),
 }

@@ -107,8 +107,9 @@ async def run_program(
     )
     job = program.job(place.seen_work_dir)
     if program.script:
-        command = place.command(_PYTHON, program.script)
-        job = job._replace(script=command.script, argv=command.argv)
+        find = place.isolated_command if program.is_isolated else place.command
+        command = find(_PYTHON, program.script)
+        job = job._replace(script=command.script, argv=command.argv, env=command.env)
     request = RunRequest(job, terms, program.output_bytes)
     async with contextlib.aclosing(place.frames(request, token)) as frames:
         async for frame in frames:

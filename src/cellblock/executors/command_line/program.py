@@ -18,6 +18,7 @@ class ProgramRun:
     stdin           the name of the file of its standard input, which it does not see; "": none
     output_bytes    how many bytes of output to keep, instead of the limit `output_bytes`
     address_space   how many bytes it may map; a script: besides what Python has mapped
+    is_isolated     a script of ours, after programs for whose start they can have left something
     """
 
     argv: Sequence[str] = ()
@@ -26,6 +27,7 @@ class ProgramRun:
     stdin: str = ""
     output_bytes: int | None = None
     address_space: int | None = None
+    is_isolated: bool = False
 
     @property
     def language(self) -> str:

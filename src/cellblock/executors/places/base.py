@@ -134,6 +134,13 @@ class Place(ABC):
     def command(self, language: Language, name: str) -> CellJob:
         """Return how the file `name` in the work folder is run."""
 
+    def isolated_command(self, python: Language, name: str) -> CellJob:
+        """Return how a Python file is run by an interpreter for which blocks can leave nothing.
+
+        The one that cells are forked from has started before any block.
+        """
+        return self.command(python, name)
+
     @abstractmethod
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what is guaranteed. The first call can block to test the machine."""

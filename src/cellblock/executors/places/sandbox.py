@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,7 @@ class SandboxPlace(Place):
         super().__init__(settings)
         self.sandbox = sandbox
         self._block_python = ""
+        self._isolated_python: CellJob | None = None
 
     def _init_state(self) -> None:
         super()._init_state()
@@ -144,6 +146,11 @@ class SandboxPlace(Place):
         self._block_python = str(scratch / "env" / "bin" / "python")
         if not full:
             create_own_commands(scratch / "commands", interpreter, self._block_python)
+            # Not that of the environment, in which blocks can install what it runs at its start.
+            self._isolated_python = CellJob(
+                argv=(interpreter.program, "-s", "-P", "-u"),
+                env={"PYTHONPATH": os.pathsep.join(visible_packages)},
+            )
         await self._protect_startup_files(self.workspace)
         kind = (
             functools.partial(
@@ -217,6 +224,12 @@ class SandboxPlace(Place):
         if language.name == "python":
             return CellJob(path)
         return CellJob(argv=(*(language.argv or ()), path))
+
+    def isolated_command(self, python: Language, name: str) -> CellJob:
+        """See `Place`."""
+        if (job := self._isolated_python) is None:
+            return self.command(python, name)
+        return job._replace(argv=(*(job.argv or ()), self.workspace.absolute_path(name)))
 
     def to_config(self) -> Config:
         """See `Place`."""
