@@ -30,7 +30,9 @@ class HostBackend(Backend):
         """See `Backend`."""
         check_runtime_system()
         cgroups = plan_cgroups(self.limits)
-        confinement = ConfinementSpec(rlimits(self.limits, has_cgroups=cgroups is not None))
+        confinement = ConfinementSpec(
+            rlimits(self.limits, has_cgroups=cgroups is not None, counts_user=True)
+        )
         spec = process_spec(
             self.work_dir, [self.work_dir], confinement, self.limits, cgroups, self.delete
         )

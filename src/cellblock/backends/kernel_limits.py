@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 
 from ..errors import BackendError
 from ..limits import GIB, Limits
+from ..runtime.linux import process_tree
 from ..runtime.spec import CellLimits, CgroupPlan
 from ..sandbox import cgroups
 
@@ -19,10 +21,13 @@ if sys.platform != "win32":
 _SLACK_FACTOR, _SLACK_BYTES = 4, 4 * GIB
 
 
-def rlimits(limits: Limits, *, has_cgroups: bool) -> tuple[tuple[int, int], ...]:
+def rlimits(
+    limits: Limits, *, has_cgroups: bool, counts_user: bool = False
+) -> tuple[tuple[int, int], ...]:
     """Return the rlimits of each process.
 
-    With `has_cgroups`, control groups already limit memory and the number of processes.
+    With `has_cgroups`, control groups already limit memory and the number of processes. With
+    `counts_user`, the kernel counts all that this user runs on the machine, not only blocks.
     """
     # 1 instead of 0: only 1 also disables core dumps that are piped to a program; see core(5).
     pairs = [(resource.RLIMIT_CORE, 1)]
@@ -34,7 +39,8 @@ def rlimits(limits: Limits, *, has_cgroups: bool) -> tuple[tuple[int, int], ...]
         # One second later than the server, which ends the whole cell and reports the limit.
         pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1))
     if limits.processes is not None and not has_cgroups:
-        pairs.append((resource.RLIMIT_NPROC, limits.processes))
+        others = process_tree.threads_of_user(os.getuid()) if counts_user else 0
+        pairs.append((resource.RLIMIT_NPROC, limits.processes + others))
     if limits.memory_bytes is not None and not has_cgroups:
         pairs.append((resource.RLIMIT_DATA, limits.memory_bytes * _SLACK_FACTOR + _SLACK_BYTES))
     return tuple(pairs)

@@ -64,5 +64,8 @@ class LandlockBackend(SandboxBackend, Backend):
         memory_files = allows_memory_files(self.limits, has_cgroups=has_cgroups)
         program = seccomp.program(sockets=not offline, memory_files=memory_files)
         return ConfinementSpec(
-            rlimits(self.limits, has_cgroups=has_cgroups), program, rules, drop=True
+            rlimits(self.limits, has_cgroups=has_cgroups, counts_user=True),
+            program,
+            rules,
+            drop=True,
         )

@@ -95,7 +95,8 @@ def host_guarantees(
         Guarantee(
             "processes",
             "partly",
-            "ended with their block; blocks can signal any process of the caller",
+            "ended with their block; blocks can signal any process of the caller"
+            f"{_process_limit_of_user(findings)}",
             advice,
         )
     )
@@ -148,6 +149,15 @@ def _process_limit(findings: Findings) -> str:
     if findings.cgroups.version:
         return ""
     return "; without control groups Limits.processes counts all blocks of an executor together"
+
+
+def _process_limit_of_user(findings: Findings) -> str:
+    if findings.cgroups.version:
+        return ""
+    return (
+        "; without control groups Limits.processes counts what this user has started since the "
+        "executor started"
+    )
 
 
 def _startup_files(policy: Policy) -> str:
@@ -244,9 +254,9 @@ def _landlock_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
         Guarantee(
             "processes",
             "partly",
-            "ended with their block; Landlock refuses signals to others"
-            if signals
-            else "ended with their block",
+            "ended with their block"
+            f"{'; Landlock refuses signals to others' if signals else ''}"
+            f"{_process_limit_of_user(findings)}",
             _USE_FULL_SANDBOX,
         ),
         _kernel_surface(findings),

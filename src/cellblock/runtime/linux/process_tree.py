@@ -75,6 +75,18 @@ def _children_by_parent() -> defaultdict[int, list[int]]:
     return found
 
 
+def threads_of_user(user: int) -> int:
+    """Return the number of threads that a user runs, as far as /proc shows them."""
+    count = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            lines = _read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+            fields = dict(line.split(":", 1) for line in lines)
+            if int(fields["Uid"].split()[0]) == user:
+                count += int(fields["Threads"])
+    return count
+
+
 def start_time(pid: int) -> str:
     """Return the start time of process `pid` in clock ticks since boot, "" if it has ended.
 
