@@ -18,8 +18,9 @@ from tests.executors.session.live_session import LiveSession, open_session
 
 pytest_plugins = [
     "tests.suite.hang_guard",
-    "tests.suite.needs",
+    "tests.suite.price",
     "tests.suite.retry_alone",
+    "tests.suite.tiers",
     "tests.suite.unretrieved_errors",
 ]
 

@@ -23,24 +23,24 @@ from cellblock.environments.virtualenv import environment_for, python_of
 ROOT = Path(__file__).parents[1]
 SCENARIOS = ROOT / "tests" / "integrations" / "scenarios"
 SUITES = ROOT / "tests" / "integrations" / "suites"
-AG2 = ("ag2==1.2.1",)
-AGENT_FRAMEWORK = ("agent-framework-tools==1.0.0b261022",)
-ANTHROPIC = ("anthropic==2.14.0",)
-DEEPAGENTS = ("deepagents==0.7.32", "langchain-tests==1.1.9")
-DSPY = ("dspy==3.4.1",)
-GOOGLE_ADK = ("google-adk==2.13.0",)
-HARBOR = ("harbor==0.26.0",)
-INSPECT = (
-    "inspect-ai==0.3.285",
-    "aiodocker==0.27.0",
-    "pytest==9.2.0",
-    "pytest-asyncio==1.5.0",
-)
-MINI_SWE_AGENT = ("mini-swe-agent==2.4.6",)
-OPENAI_AGENTS = ("openai-agents==0.24.0",)
-PYDANTIC_AI = ("pydantic-ai-slim==2.68.0", "pytest==9.2.0")
-SMOLAGENTS = ("smolagents==1.26.0",)
-STRANDS = ("strands-agents==1.62.0",)
+PINS = {
+    "ag2": ("ag2==1.2.1",),
+    "agent-framework": ("agent-framework-tools==1.0.0b261022",),
+    "deepagents": ("deepagents==0.7.32", "langchain-tests==1.1.9"),
+    "dspy": ("dspy==3.4.1",),
+    "google-adk": ("google-adk==2.13.0",),
+    "harbor": ("harbor==0.26.0",),
+    "inspect": (
+        *("inspect-ai==0.3.285", "aiodocker==0.27.0"),
+        *("pytest==9.2.0", "pytest-asyncio==1.5.0"),
+    ),
+    "managed-agents": ("anthropic==2.14.0",),
+    "mini-swe-agent": ("mini-swe-agent==2.4.6",),
+    "openai-agents": ("openai-agents==0.24.0",),
+    "pydantic-ai": ("pydantic-ai-slim==2.68.0", "pytest==9.2.0"),
+    "smolagents": ("smolagents==1.26.0",),
+    "strands": ("strands-agents==1.62.0",),
+}
 # Prints the pins that are not installed, and the files that are missing.
 CHECK = r"""
 import re, sys

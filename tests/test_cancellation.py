@@ -7,13 +7,22 @@ import threading
 from cellblock import CancellationToken
 
 
-def test_second_cancel_runs_no_callback_again() -> None:
-    token, calls = CancellationToken(), list[int]()
-    token.add_callback(lambda: calls.append(1))
+def test_each_callback_runs_once_unless_it_was_removed() -> None:
+    token, calls = CancellationToken(), list[str]()
+
+    def removed() -> None:
+        calls.append("removed")
+
+    token.add_callback(lambda: calls.append("early"))
+    token.add_callback(removed)
+    token.remove_callback(removed)
+    token.remove_callback(removed)
     assert not token.is_cancelled()
     token.cancel()
     token.cancel()
-    assert (token.is_cancelled(), calls) == (True, [1])
+    assert (token.is_cancelled(), calls) == (True, ["early"])
+    token.add_callback(lambda: calls.append("late"))
+    assert calls == ["early", "late"]
 
 
 def test_further_cancels_run_the_callbacks_for_repetitions() -> None:
@@ -32,26 +41,6 @@ def test_further_cancels_run_the_callbacks_for_repetitions() -> None:
     assert calls == [1, 1]
 
 
-def test_callback_added_after_cancel_runs_immediately() -> None:
-    token, calls = CancellationToken(), list[int]()
-    token.cancel()
-    token.add_callback(lambda: calls.append(1))
-    assert calls == [1]
-
-
-def test_removed_callback_does_not_run() -> None:
-    token, calls = CancellationToken(), list[int]()
-
-    def callback() -> None:
-        calls.append(1)
-
-    token.add_callback(callback)
-    token.remove_callback(callback)
-    token.remove_callback(callback)
-    token.cancel()
-    assert calls == []
-
-
 def test_callback_may_use_the_token() -> None:
     token, calls = CancellationToken(), list[bool]()
     token.add_callback(lambda: token.add_callback(lambda: calls.append(token.is_cancelled())))
@@ -59,47 +48,43 @@ def test_callback_may_use_the_token() -> None:
     assert calls == [True]
 
 
-def test_linked_future_is_returned_and_cancelled() -> None:
-    token = CancellationToken()
-    early: concurrent.futures.Future[None] = concurrent.futures.Future()
-    late: concurrent.futures.Future[None] = concurrent.futures.Future()
-    assert token.link_future(early) is early
-    token.cancel()
-    token.link_future(late)
-    assert early.cancelled()
-    assert late.cancelled()
-
-
-def test_linked_task_is_cancelled() -> None:
+def test_linked_futures_and_tasks_are_returned_and_cancelled() -> None:
     async def main() -> bool:
-        token = CancellationToken()
         task = token.link_future(asyncio.ensure_future(asyncio.Event().wait()))
         token.cancel()
         await asyncio.wait([task])
         return task.cancelled()
 
+    token = CancellationToken()
+    early: concurrent.futures.Future[None] = concurrent.futures.Future()
+    late: concurrent.futures.Future[None] = concurrent.futures.Future()
+    assert token.link_future(early) is early
     assert asyncio.run(main())
+    token.link_future(late)
+    assert early.cancelled()
+    assert late.cancelled()
 
 
 def test_callback_runs_once_when_threads_add_and_cancel_together() -> None:
     for _ in range(200):
-        token, calls, ready = CancellationToken(), list[int](), threading.Barrier(4)
+        assert calls_of_threads(CancellationToken(), threading.Barrier(4)) == [1, 1]
 
-        def add(
-            token: CancellationToken = token,
-            calls: list[int] = calls,
-            ready: threading.Barrier = ready,
-        ) -> None:
-            ready.wait()
-            token.add_callback(lambda: calls.append(1))
 
-        def cancel(token: CancellationToken = token, ready: threading.Barrier = ready) -> None:
-            ready.wait()
-            token.cancel()
+def calls_of_threads(token: CancellationToken, ready: threading.Barrier) -> list[int]:
+    """Return the calls after two threads have added a callback and two have cancelled."""
+    calls = list[int]()
 
-        threads = [threading.Thread(target=target) for target in (add, add, cancel, cancel)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert calls == [1, 1]
+    def add() -> None:
+        ready.wait()
+        token.add_callback(lambda: calls.append(1))
+
+    def cancel() -> None:
+        ready.wait()
+        token.cancel()
+
+    threads = [threading.Thread(target=target) for target in (add, add, cancel, cancel)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return calls

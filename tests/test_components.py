@@ -78,13 +78,8 @@ def saved(provider: str, **config: object) -> dict[str, Any]:
 @pytest.mark.parametrize("cls", [Box, NewerBox, NamedBox])
 def test_dumped_component_loads_as_its_own_class(cls: type[Box]) -> None:
     model = cls(4).dump_component()
-    for form in (
-        model,
-        model.to_dict(),
-        model.to_json(),
-        model.model_dump(),
-        model.model_dump_json(indent=2),
-    ):
+    objects = (model, model.to_dict(), model.model_dump())
+    for form in (*objects, model.to_json(), model.model_dump_json(indent=2)):
         box = load_component(form)
         assert type(box) is cls
         assert box.size == 4
@@ -100,46 +95,48 @@ def test_dump_describes_the_component() -> None:
         "label": "Box",
         "config": {"size": 1},
     }
-
-
-def test_alias_loads_the_class() -> None:
-    assert type(load_component(saved("tests.OldBox", size=1))) is Box
-
-
-def test_class_that_could_not_be_loaded_is_not_dumped() -> None:
-    with pytest.raises(ComponentError, match=r"register_component\(UnregisteredBox\)"):
-        UnregisteredBox(1).dump_component()
+    assert type(load_component(saved("tests.OldBox", size=1))) is Box  # by an alias
 
 
 def test_provider_name_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "planted.py").write_text("class Thing: pass\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert importlib.util.find_spec("planted")
-    with pytest.raises(
-        ComponentError, match=r"'planted\.Thing' is not on the list .*register_component"
-    ):
+    told = r"'planted\.Thing' is not on the list .*register_component"
+    with pytest.raises(ComponentError, match=told):
         load_component(saved("planted.Thing"))
     assert "planted" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    "provider",
-    [
+def test_class_outside_the_allow_list_is_neither_loaded_nor_dumped() -> None:
+    for provider in (
         "os.system",
         "builtins.eval",
         "cellblock.errors.ComponentError",
         "cellblock.executors.command_line.local:LocalCommandLineCodeExecutor",
         f"{__name__}.UnregisteredBox",
         "",
-    ],
-)
-def test_class_outside_the_allow_list_is_refused(provider: str) -> None:
-    with pytest.raises(ComponentError, match="register_component"):
-        load_component(saved(provider, size=1))
+    ):
+        with pytest.raises(ComponentError, match="register_component"):
+            load_component(saved(provider, size=1))
+    with pytest.raises(ComponentError, match=r"register_component\(UnregisteredBox\)"):
+        UnregisteredBox(1).dump_component()
+    plain: Any = dict
+    with pytest.raises(ComponentError, match="not a Component"):
+        register_component(plain)
 
 
-def test_name_of_another_class_cannot_be_registered() -> None:
+def test_a_name_belongs_to_one_class_unless_it_is_redefined() -> None:
+    def define() -> type[Box]:
+        class Again(Box):
+            pass
+
+        return register_component(Again)
+
     class Other(Box):
+        pass
+
+    class Sub(NamedBox):
         pass
 
     for name in ("cellblock.LocalCommandLineCodeExecutor", "tests.OldBox"):
@@ -147,34 +144,13 @@ def test_name_of_another_class_cannot_be_registered() -> None:
             register_component(Other, name)
     with pytest.raises(ComponentError, match="register_component"):
         Other(1).dump_component()
-
-
-def test_redefined_class_replaces_the_old_one() -> None:
-    def define() -> type[Box]:
-        class Again(Box):
-            pass
-
-        return register_component(Again)
-
     first, second = define(), define()
     assert type(load_component(second(1).dump_component())) is second
     with pytest.raises(ComponentError):
         first(1).dump_component()
-
-
-def test_subclass_of_a_named_class_is_saved_under_its_own_name() -> None:
-    class Sub(NamedBox):
-        pass
-
     register_component(Sub)
     assert type(load_component(Sub(1).dump_component())) is Sub
     assert type(load_component(NamedBox(1).dump_component())) is NamedBox
-
-
-def test_only_components_can_be_registered() -> None:
-    plain: Any = dict
-    with pytest.raises(ComponentError, match="not a Component"):
-        register_component(plain)
 
 
 def test_class_loads_only_its_own_type() -> None:
@@ -198,15 +174,11 @@ def test_older_version_is_passed_to_the_class_and_newer_is_refused() -> None:
             load_component({**saved(name, size=1), "component_version": version})
 
 
-@pytest.mark.parametrize("config", [{}, {"size": "x"}])
-def test_invalid_configuration_is_refused_with_the_reason(
-    config: dict[str, object],
-) -> None:
-    with pytest.raises(ComponentError, match=r"configuration of .*Box' is invalid: .*size"):
-        load_component(saved(f"{__name__}.Box", **config))
-
-
-def test_configuration_that_is_not_json_is_refused() -> None:
+def test_invalid_configuration_is_refused_with_the_reason() -> None:
+    invalid: list[dict[str, object]] = [{}, {"size": "x"}]
+    for config in invalid:
+        with pytest.raises(ComponentError, match=r"configuration of .*Box' is invalid: .*size"):
+            load_component(saved(f"{__name__}.Box", **config))
     for value in (object(), float("nan")):
         box = Box(1)
         box.size = value  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
@@ -222,26 +194,19 @@ def test_model_does_not_share_its_configuration() -> None:
     assert model.to_dict()["config"] == {"list": [1]}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{",
-        "[" * 100_000,
-        "{}",
-        '{"provider": 3}',
-        '{"provider": "x", "config": []}',
-        '{"provider": "x", "config": null}',
-        '{"provider": "x", "component_version": "1"}',
-        '{"provider": "x", "component_version": true}',
-        '{"provider": "x", "label": 1}',
-        '{"provider": "x", "more": 1}',
-    ],
-)
-def test_damaged_configuration_is_refused(text: str) -> None:
-    with pytest.raises(ComponentError):
-        ComponentModel.from_json(text)
+def test_damaged_configuration_is_refused() -> None:
+    fields = (
+        '"config": []',
+        '"config": null',
+        '"component_version": "1"',
+        '"component_version": true',
+        '"label": 1',
+        '"more": 1',
+    )
+    texts = ["", "[]", "{", "[" * 100_000, "{}", '{"provider": 3}']
+    for text in [*texts, *(f'{{"provider": "x", {field}}}' for field in fields)]:
+        with pytest.raises(ComponentError):
+            ComponentModel.from_json(text)
 
 
 def test_class_without_config_methods_cannot_be_saved_or_loaded() -> None:
@@ -255,14 +220,11 @@ def test_class_without_config_methods_cannot_be_saved_or_loaded() -> None:
         load_component(saved(f"{__name__}.{Empty.__qualname__}"))
 
 
-def test_autogen_configuration_is_read_and_written_unchanged(tmp_path: Path) -> None:
-    model = ComponentModel.from_json(AUTOGEN_LOCAL % tmp_path)
-    assert json.loads(model.to_json()) == json.loads(AUTOGEN_LOCAL % tmp_path)
-
-
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
 def test_autogen_configuration_loads_as_local_executor(tmp_path: Path) -> None:
-    executor: Any = load_component(AUTOGEN_LOCAL % tmp_path)
+    text = AUTOGEN_LOCAL % tmp_path
+    assert json.loads(ComponentModel.from_json(text).to_json()) == json.loads(text)
+    executor: Any = load_component(text)
     assert type(executor).__name__ == "LocalCommandLineCodeExecutor"
     assert (executor.timeout, executor.functions_module) == (30, "tools")
     dumped = executor.dump_component()

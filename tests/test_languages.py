@@ -16,32 +16,23 @@ def known(tag: str) -> Language:
     return language
 
 
-@pytest.mark.parametrize(
-    ("name", "tags"),
-    [
-        (
-            "python",
-            ["python", "Python", "PYTHON", "py", "python3", "python3.11", "ipython", " python "],
-        ),
-        ("sh", ["sh", "shell", "Shell"]),
-        ("bash", ["bash", "zsh"]),
-        ("pwsh", ["pwsh", "powershell", "ps1", "PowerShell"]),
-        ("javascript", ["javascript", "JavaScript", "js", "node"]),
-        ("text", ["text", "txt"]),
-    ],
-)
-def test_tag_finds_its_language(name: str, tags: list[str]) -> None:
-    assert [known(tag).name for tag in tags] == [name] * len(tags)
-
-
-@pytest.mark.parametrize("tag", ["", "python2", "cobol", "pythonic", "python 3", "\0", "\ud800"])
-def test_unknown_tag_finds_no_language(tag: str) -> None:
-    assert find_language(tag) is None
+def test_tag_finds_its_language() -> None:
+    tags = {
+        "python": ["python", "Python", "PYTHON", "py", "python3", "python3.11", "ipython", " py "],
+        "sh": ["sh", "shell", "Shell"],
+        "bash": ["bash", "zsh"],
+        "pwsh": ["pwsh", "powershell", "ps1", "PowerShell"],
+        "javascript": ["javascript", "JavaScript", "js", "node"],
+        "text": ["text", "txt"],
+    }
+    found = {name: [known(tag).name for tag in named] for name, named in tags.items()}
+    assert found == {name: [name] * len(named) for name, named in tags.items()}
+    unknown = ["", "python2", "cobol", "pythonic", "python 3", "\0", "\ud800"]
+    assert [tag for tag in unknown if find_language(tag) is not None] == []
 
 
 def test_tags_are_unique_and_lower_case() -> None:
     tags = [tag for language in LANGUAGES for tag in (language.name, *language.aliases)]
-
     assert len(set(tags)) == len(tags)
     assert all(tag == tag.strip().lower() for tag in tags)
 
@@ -51,64 +42,42 @@ def test_only_languages_with_an_interpreter_are_executed_by_default() -> None:
         assert (language.policy == "execute") == (language.argv is not None), language.name
 
 
-@pytest.mark.parametrize(
-    ("tag", "suffix", "argv"),
-    [
-        ("py", "py", ("python",)),
-        ("shell", "sh", ("sh",)),
-        ("zsh", "bash", ("bash",)),
-        ("ps1", "ps1", ("pwsh", "-NoProfile", "-ExecutionPolicy", "Bypass", "-File")),
-        ("js", "js", ("node",)),
-        ("html", "html", None),
-    ],
-)
-def test_language_has_suffix_and_interpreter(
-    tag: str, suffix: str, argv: tuple[str, ...] | None
-) -> None:
-    assert (known(tag).suffix, known(tag).argv) == (suffix, argv)
+def test_language_has_suffix_and_interpreter() -> None:
+    languages = {
+        "py": ("py", ("python",)),
+        "shell": ("sh", ("sh",)),
+        "zsh": ("bash", ("bash",)),
+        "ps1": ("ps1", ("pwsh", "-NoProfile", "-ExecutionPolicy", "Bypass", "-File")),
+        "js": ("js", ("node",)),
+        "html": ("html", None),
+    }
+    assert {tag: (known(tag).suffix, known(tag).argv) for tag in languages} == languages
 
 
-@pytest.mark.parametrize(
-    ("tag", "action"),
-    [
-        ("py", "execute"),
-        ("bash", "execute"),
-        ("js", "execute"),
-        ("css", "save"),
-        ("output", "ignore"),
-    ],
-)
-def test_default_policy_comes_from_the_table(tag: str, action: str) -> None:
-    assert action_for(known(tag)) == action
-    assert action_for(known(tag), {}) == action
+def test_default_policy_comes_from_the_table() -> None:
+    actions = {"py": "execute", "bash": "execute", "js": "execute", "css": "save"}
+    actions["output"] = "ignore"
+    assert {tag: action_for(known(tag)) for tag in actions} == actions
+    assert {tag: action_for(known(tag), {}) for tag in actions} == actions
 
 
-def test_policy_applies_under_any_name_of_the_language() -> None:
+def test_policy_applies_under_any_name_of_its_language_only() -> None:
     assert action_for(known("python"), {"PY3": "save"}) == "save"
     assert action_for(known("js"), {"node": "ignore"}) == "ignore"
     assert action_for(known("html"), {"node": "ignore", "htm": "ignore"}) == "ignore"
-
-
-def test_policy_does_not_affect_other_languages() -> None:
     assert action_for(known("bash"), {"sh": "ignore", "cobol": "save"}) == "execute"
 
 
-@pytest.mark.parametrize(
-    ("policies", "message"),
-    [
-        ({"pyhton": "ignore"}, "'pyhton'"),
-        ({"python": "run"}, "'run'"),
-        ({"python": True}, "True"),
-        ({"html": "execute"}, "html blocks cannot be run"),
-        ({"py": "save", "python3": "execute"}, "different policies for python"),
-    ],
-)
-def test_invalid_policies_are_refused(policies: Mapping[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_policies(policies)
-
-
-def test_valid_policies_are_accepted() -> None:
-    check_policies(
-        {"py": "save", "python": "save", "Bash": "ignore", "html": "ignore", "sh": "execute"}
-    )
+def test_invalid_policies_are_refused() -> None:
+    invalid: dict[str, Mapping[str, Any]] = {
+        "'pyhton'": {"pyhton": "ignore"},
+        "'run'": {"python": "run"},
+        "True": {"python": True},
+        "html blocks cannot be run": {"html": "execute"},
+        "different policies for python": {"py": "save", "python3": "execute"},
+    }
+    for message, policies in invalid.items():
+        with pytest.raises(ValueError, match=message):
+            check_policies(policies)
+    valid: Mapping[str, Any] = {"py": "save", "python": "save", "Bash": "ignore"}
+    check_policies({**valid, "html": "ignore", "sh": "execute"})

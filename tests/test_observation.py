@@ -23,6 +23,7 @@ from cellblock import (
 )
 from cellblock.observation import Picture, observe, shorten
 
+pytestmark = pytest.mark.usefixtures("kept_servers")
 PNG = b"\x89PNG\r\n\x1a\n and more"
 BLANK = (
     "The script ran but produced no output to console. The POSIX exit code was: {}. If you were "
@@ -43,14 +44,12 @@ def run(executor: CodeExecutor, *codes: str, language: str = "python") -> CodeRe
 # AutoGen's texts
 
 
-def test_output_of_a_success_is_shown_as_it_is() -> None:
+def test_output_is_shown_as_it_is_and_blank_output_with_the_exit_code() -> None:
     assert observe(CodeResult(0, " 1\n\n")).text == " 1\n\n"
-
-
-@pytest.mark.parametrize("output", ["", " \n\t\n"])
-@pytest.mark.parametrize("exit_code", [0, 3])
-def test_blank_output_is_told_with_the_exit_code(output: str, exit_code: int) -> None:
-    assert observe(CodeResult(exit_code, output)).text == BLANK.format(exit_code)
+    assert observe(CodeResult(2, "no\n")).text == FAILED.format(2) + "no\n"
+    for exit_code in (0, 3):
+        for output in ("", " \n\t\n"):
+            assert observe(CodeResult(exit_code, output)).text == BLANK.format(exit_code)
 
 
 def test_the_signal_of_a_crash_is_told() -> None:
@@ -61,10 +60,6 @@ def test_the_signal_of_a_crash_is_told() -> None:
     assert "signal" not in observe(CodeResult(130, "", outcome="error")).text
 
 
-def test_an_error_is_told_with_exit_code_and_output() -> None:
-    assert observe(CodeResult(2, "no\n")).text == FAILED.format(2) + "no\n"
-
-
 # long output
 
 
@@ -73,20 +68,15 @@ def test_head_and_tail_of_long_output_are_kept() -> None:
     assert text == "a" * 50 + "\n[... 100 characters left out ...]\n" + "c" * 50
 
 
-def test_output_of_just_the_limit_is_kept_whole() -> None:
+def test_output_of_just_the_limit_is_kept_whole_and_the_number_left_out_is_exact() -> None:
     assert observe(CodeResult(0, "x" * 20_000)).text == "x" * 20_000
     assert "\n[... 1 characters left out ...]\n" in observe(CodeResult(0, "x" * 20_001)).text
     assert observe(CodeResult(0, "x" * 50_000), max_characters=None).text == "x" * 50_000
-
-
-@pytest.mark.parametrize(("limit", "kept"), [(1, 1), (2, 2), (5, 5)])
-def test_the_number_left_out_is_exact(limit: int, kept: int) -> None:
-    text = shorten("0123456789", limit)
-    assert f"{10 - kept} characters" in text
-    assert len(text) == kept + len(f"\n[... {10 - kept} characters left out ...]\n")
-
-
-def test_a_limit_below_1_is_refused() -> None:
+    for limit in (1, 2, 5):
+        note = f"\n[... {10 - limit} characters left out ...]\n"
+        text = shorten("0123456789", limit)
+        assert note in text
+        assert len(text) == limit + len(note)
     with pytest.raises(ValueError, match="max_characters must be at least 1 or None, not 0"):
         observe(CodeResult(0, ""), max_characters=0)
 
@@ -130,14 +120,21 @@ def test_a_traceback_of_a_session_shows_only_frames_of_the_code() -> None:
 
 
 # What Python 3.11 and IPython 9 write.
-PYTHON_TRACEBACK = """\
+PYTHON_FRAMES = """\
 Traceback (most recent call last):
   File "/workspace/job.py", line 5, in <module>
     parse('{bad')
   File "/workspace/job.py", line 3, in parse
     return json.loads(text)
            ^^^^^^^^^^^^^^^^
-  File "/usr/lib/python3.11/json/__init__.py", line 346, in loads
+"""
+PYTHON_END = """\
+  File "/workspace/job.py", line 9, in hook
+    boom()
+ValueError: in hook
+"""
+PYTHON_TRACEBACK = f"""\
+{PYTHON_FRAMES}  File "/usr/lib/python3.11/json/__init__.py", line 346, in loads
     return _default_decoder.decode(s)
            ^^^^^^^^^^^^^^^^^^^^^^^^^^
   File "<frozen importlib._bootstrap>", line 1204, in _gcd_import
@@ -145,11 +142,9 @@ Traceback (most recent call last):
     obj, end = self.scan_once(s, idx)
                ^^^^^^^^^^^^^^^^^^^^^^
   [Previous line repeated 8 more times]
-  File "/workspace/job.py", line 9, in hook
-    boom()
-ValueError: in hook
-"""
-IPYTHON_TRACEBACK = """\
+{PYTHON_END}"""
+CUT_PYTHON_TRACEBACK = f"{PYTHON_FRAMES}  [3 library frames left out]\n{PYTHON_END}"
+IPYTHON_FRAMES = """\
 ---------------------------------------------------------------------------
 JSONDecodeError                           Traceback (most recent call last)
 Cell In[3], line 1
@@ -159,59 +154,27 @@ File /workspace/job.py:3, in parse(text)
       2 def parse(text):
 ----> 3     return json.loads(text)
 
-File ~/.pyenv/versions/3.11.7/lib/python3.11/json/__init__.py:346, in loads(s, cls, **kw)
+"""
+IPYTHON_END = "\nJSONDecodeError: Expecting property name enclosed in double quotes\n"
+IPYTHON_TRACEBACK = f"""\
+{IPYTHON_FRAMES}File ~/.pyenv/versions/3.11.7/lib/python3.11/json/__init__.py:346, in loads(s, cls)
     345         parse_constant is None and object_pairs_hook is None and not kw):
 --> 346     return _default_decoder.decode(s)
     347 if cls is None:
 
 File <frozen runpy>:198, in run()
+{IPYTHON_END}"""
+CUT_IPYTHON_TRACEBACK = f"{IPYTHON_FRAMES}[2 library frames left out]\n{IPYTHON_END}"
 
-JSONDecodeError: Expecting property name enclosed in double quotes
-"""
 
-
-@pytest.mark.parametrize(
-    ("output", "shown"),
-    [
-        (
-            PYTHON_TRACEBACK,
-            """\
-Traceback (most recent call last):
-  File "/workspace/job.py", line 5, in <module>
-    parse('{bad')
-  File "/workspace/job.py", line 3, in parse
-    return json.loads(text)
-           ^^^^^^^^^^^^^^^^
-  [3 library frames left out]
-  File "/workspace/job.py", line 9, in hook
-    boom()
-ValueError: in hook
-""",
-        ),
-        (
-            IPYTHON_TRACEBACK,
-            """\
----------------------------------------------------------------------------
-JSONDecodeError                           Traceback (most recent call last)
-Cell In[3], line 1
-----> 1 parse("{bad")
-
-File /workspace/job.py:3, in parse(text)
-      2 def parse(text):
-----> 3     return json.loads(text)
-
-[2 library frames left out]
-
-JSONDecodeError: Expecting property name enclosed in double quotes
-""",
-        ),
-    ],
-)
-def test_a_cut_traceback_word_for_word(output: str, shown: str) -> None:
-    assert observe(CodeResult(1, output)).text == FAILED.format(1) + shown
-    assert observe(CodeResult(1, f"before\n{output}after\n")).text == (
-        f"{FAILED.format(1)}before\n{shown}after\n"
-    )
+def test_a_cut_traceback_word_for_word() -> None:
+    for output, shown in (
+        (PYTHON_TRACEBACK, CUT_PYTHON_TRACEBACK),
+        (IPYTHON_TRACEBACK, CUT_IPYTHON_TRACEBACK),
+    ):
+        assert observe(CodeResult(1, output)).text == FAILED.format(1) + shown
+        around = observe(CodeResult(1, f"before\n{output}after\n")).text
+        assert around == f"{FAILED.format(1)}before\n{shown}after\n"
 
 
 def test_frames_between_those_of_the_code_are_left_out_in_place(tmp_path: Path) -> None:
@@ -248,7 +211,7 @@ def test_a_chain_and_a_group_of_errors_stay_readable() -> None:
     assert "lib/python3" not in text
 
 
-def test_a_traceback_without_a_frame_of_the_code_is_kept() -> None:
+def test_a_traceback_of_a_success_or_without_a_frame_of_the_code_is_kept() -> None:
     output = (
         "Traceback (most recent call last):\n"
         '  File "/usr/lib/python3.11/runpy.py", line 198, in _run_module_as_main\n'
@@ -256,48 +219,34 @@ def test_a_traceback_without_a_frame_of_the_code_is_kept() -> None:
         "ImportError: no\n"
     )
     assert observe(CodeResult(1, output)).text == FAILED.format(1) + output
-
-
-def test_a_traceback_that_a_successful_program_prints_is_kept() -> None:
-    result = run(
-        SandboxCommandLineCodeExecutor(),
-        "import json, traceback\ntry:\n    json.loads('')\nexcept ValueError:\n"
-        "    traceback.print_exc()\n",
-    )
-    assert observe(result).text == result.output
-    assert "lib/python3" in result.output
+    assert observe(CodeResult(0, PYTHON_TRACEBACK)).text == PYTHON_TRACEBACK
 
 
 # notes
 
 
 def test_files_are_named() -> None:
-    result = run(
-        SandboxCommandLineCodeExecutor(), "open('a.csv', 'w')\nopen('b.csv', 'w')\nprint(1)"
-    )
-    assert observe(result).text == "1\nFiles created or changed: a.csv, b.csv"
-    result = run(SandboxCommandLineCodeExecutor(), "touch 'a\nb'", language="sh")
-    assert observe(result).text == BLANK.format(0) + "\nFiles created or changed: 'a\\nb'"
-
-
-def test_of_many_files_the_first_ones_are_named() -> None:
+    code = "open('a.csv', 'w')\nopen('b.csv', 'w')\nopen('c\\n.csv', 'w')\nprint(1)"
+    text = observe(run(SandboxCommandLineCodeExecutor(), code)).text
+    assert text == "1\nFiles created or changed: a.csv, b.csv, 'c\\n.csv'"
     names = [f"{number}.txt" for number in range(60)]
     text = observe(CodeResult(0, "x", files=names)).text
     assert text.endswith("48.txt, 49.txt, and 10 more")
+    assert observe(CodeResult(0, "", files=["a"])).text == (
+        BLANK.format(0) + "\nFiles created or changed: a"
+    )
 
 
-def test_a_time_limit_and_memory_are_told_once() -> None:
-    limits = Limits(memory_bytes=64 << 20, wall_seconds=5)
+def test_a_limit_is_told_once() -> None:
     wait = "import time; print(1, flush=True); time.sleep(600)"
-    timeout = run(SandboxCommandLineCodeExecutor(limits=limits), wait)
+    timeout = run(SandboxCommandLineCodeExecutor(limits=Limits(wall_seconds=2)), wait)
     assert observe(timeout).text == FAILED.format(124) + "1\n\nTimeout"
+    limits = Limits(memory_bytes=64 << 20)
     memory = run(SandboxCommandLineCodeExecutor(limits=limits), "b'x' * (1 << 30)")
     assert observe(memory).text == (
         FAILED.format(137) + "\nOut of memory: the limit of 67108864 bytes (memory_bytes)."
     )
-
-
-def test_an_ending_that_the_output_does_not_tell_is_added() -> None:
+    # An ending that the output does not tell is added.
     for outcome, limit, note in (
         ("out_of_memory", None, "The code ran out of memory."),
         ("timeout", "wall_seconds", "The code reached the time limit."),

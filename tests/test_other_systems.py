@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import cellblock
+from tests.command_server import CommandProcess
+from tests.suite.tiers import exhaustive
 
 PACKAGE = Path(cellblock.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -23,13 +25,9 @@ ROOT = Path(__file__).parents[1]
 # code for each, and are imported before. AF_UNIX stays: the loop of asyncio needs it here.
 PRETEND = """
 import asyncio, builtins, importlib, importlib.util, json, os, select, signal, socket, sys
-import concurrent.futures.process, multiprocessing, readline
-import IPython, prompt_toolkit, pydantic, rich
+import concurrent.futures.process, multiprocessing
 
-for package in (
-    "aiodocker aiohttp anthropic azure.identity diskcache httpx ipykernel.kernelapp mcp openai "
-    "jupyter_client jupyter_client.provisioning.local_provisioner jupyter_server.serverapp"
-).split():
+for package in sys.argv[2:]:
     if importlib.util.find_spec(package.partition(".")[0]):
         importlib.import_module(package)
 
@@ -83,6 +81,13 @@ def import_hidden(name, globals=None, locals=None, fromlist=(), level=0):
 builtins.__import__ = import_hidden
 """
 
+# The packages that a program uses.
+PACKAGES = (
+    "IPython aiodocker aiohttp anthropic azure.identity diskcache httpx ipykernel.kernelapp "
+    "jupyter_client jupyter_client.provisioning.local_provisioner jupyter_server.serverapp mcp "
+    "openai prompt_toolkit pydantic readline rich"
+)
+
 IMPORT_ALL = """
 failed = {}
 for module in json.load(sys.stdin):
@@ -112,10 +117,11 @@ asyncio.run(start_all())
 """
 
 
-def run_elsewhere(system: str, program: str, names: list[str]) -> Any:
-    """Return what `program` prints on `system`, which reads `names`."""
+def run_elsewhere(system: str, program: str, names: list[str], packages: str) -> Any:
+    """Return what `program` prints on `system`, which reads `names` and uses `packages`."""
+    command = [sys.executable, "-W", "ignore", "-c", PRETEND + program, system]
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PRETEND + program, system],
+        [*command, *packages.split()],
         input=json.dumps(names),
         stdout=subprocess.PIPE,
         text=True,
@@ -139,35 +145,33 @@ def checked_modules() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_what_needs_no_linux_can_be_imported_on(system: str) -> None:
-    assert run_elsewhere(system, IMPORT_ALL, checked_modules()) == {}
+    assert run_elsewhere(system, IMPORT_ALL, checked_modules(), PACKAGES) == {}
 
 
-@pytest.mark.parametrize("system", ["darwin", "win32"])
-def test_sandboxes_name_a_container_and_a_server_on(system: str) -> None:
-    names = [
-        "SandboxCommandLineCodeExecutor",
-        "SandboxSessionCodeExecutor",
-        "SandboxSessionServer",
-    ]
-    name = {"darwin": "macOS", "win32": "Windows"}[system]
+START_PACKAGES = "IPython jupyter_client jupyter_client.provisioning.local_provisioner pydantic"
+SANDBOXES = "SandboxCommandLineCodeExecutor SandboxSessionCodeExecutor SandboxSessionServer"
+
+
+@pytest.mark.parametrize(("system", "name"), [("darwin", "macOS"), ("win32", "Windows")])
+def test_what_needs_linux_names_a_container_and_a_server_on(system: str, name: str) -> None:
+    names = SANDBOXES.split()
     text = (
         f"The sandbox needs Linux, and this is {name}.\n"
         "Use a container: DockerCommandLineCodeExecutor(), with the extra docker.\n"
         "Or use AzureContainerCodeExecutor('https://MACHINE:8000', KEY), with `cellblock serve` "
         "on a Linux machine or in a container."
     )
-    assert run_elsewhere(system, START_ALL, names) == [
-        [name, "SandboxUnavailable", text] for name in names
+    expected = [[name, "SandboxUnavailable", text] for name in names]
+    plain = ["LocalCommandLineCodeExecutor", "JupyterCodeExecutor"] * (system == "darwin")
+    errors = run_elsewhere(system, START_ALL, [*names, *plain], START_PACKAGES)
+    assert errors[: len(names)] == expected
+    assert [error[:2] for error in errors[len(names) :]] == [
+        [name, "BackendError"] for name in plain
     ]
-
-
-def test_plain_processes_name_a_container_and_a_server_on_macos() -> None:
-    names = ["LocalCommandLineCodeExecutor", "JupyterCodeExecutor"]
-    errors = run_elsewhere("darwin", START_ALL, names)
-    assert [error[:2] for error in errors] == [[name, "BackendError"] for name in names]
-    for _, _, text in errors:
+    for _, _, text in errors[len(names) :]:
         assert text.startswith("Blocks and kernels run on this machine only with Linux")
         assert "DockerCommandLineCodeExecutor()" in text
         assert "cellblock serve" in text
@@ -196,13 +200,16 @@ print(json.dumps([pictures, result.output]))
 """
 
 
-@pytest.mark.parametrize("system", ["darwin", "win32"])
+@pytest.mark.parametrize("system", exhaustive(["darwin", "win32"]))
 def test_clients_of_a_server_run_blocks_and_save_pictures_on(system: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cellblock", "serve", "--no-auth", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
+    arguments, pipe = ["serve", "--no-auth", "--port", "0"], subprocess.PIPE
+    with CommandProcess[str](arguments, cwd=str(tmp_path), stderr=pipe, text=True) as server:
         try:
             assert server.stderr is not None
             endpoint = next(line for line in server.stderr if "serving on" in line).split()[-1]
-            assert run_elsewhere(system, RUN_BLOCKS, [endpoint]) == [[".png"], "42\n"]
+            assert run_elsewhere(system, RUN_BLOCKS, [endpoint], "aiohttp pydantic") == [
+                [".png"],
+                "42\n",
+            ]
         finally:
             server.terminate()

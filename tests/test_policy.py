@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,62 +47,39 @@ def test_default_policy_allows_nothing() -> None:
     }
 
 
-def test_paths_become_mounts_with_the_same_target() -> None:
-    policy = Policy(read_only=("/data", Path("/more")))
-    assert [mount.target_path for mount in policy.mounts(writable=False)] == ["/data", "/more"]
+def test_values_that_are_no_policy_are_refused() -> None:
+    untyped: Any = Policy
+    for network in ("None", "all", None, True):
+        with pytest.raises(ValueError, match="must be 'none' or 'host'"):
+            untyped(network=network)
+    paths = [("data", None), ("", None), ("/", None)]
+    paths += [("/data", "data"), ("/data", "/a/../b"), ("/data", "/")]
+    for source, target in paths:
+        with pytest.raises(ValueError, match="^Mount (source|target) must"):
+            Mount(source, target)
+    variables: list[Any] = [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}]
+    for environment in [*variables, {1: "x"}]:
+        with pytest.raises(ValueError, match="environment variable"):
+            untyped(environment=environment)
+    with pytest.raises(ValueError, match="Unknown fields of a policy: readonly"):
+        Policy.from_dict({"readonly": []})
 
 
-@pytest.mark.parametrize("network", ["None", "all", None, True])
-def test_unknown_network_is_refused(network: str) -> None:
-    with pytest.raises(ValueError, match="must be 'none' or 'host'"):
-        Policy(network=network)  # pyright: ignore[reportArgumentType] - untyped callers
-
-
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("data", None),
-        ("", None),
-        ("/data", "data"),
-        ("/data", "/a/../b"),
-        ("/", None),
-        ("/data", "/"),
-    ],
-)
-def test_ambiguous_mount_is_refused(source: str, target: str | None) -> None:
-    with pytest.raises(ValueError, match="^Mount (source|target) must"):
-        Mount(source, target)
-
-
-@pytest.mark.parametrize(
-    "variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}, {1: "x"}]
-)
-def test_invalid_environment_variable_is_refused(variables: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="environment variable"):
-        Policy(environment=variables)
-
-
-def test_environment_is_not_in_the_repr() -> None:
-    assert "hunter2" not in repr(Policy(environment={"TOKEN": "hunter2"}))
-
-
-def test_policy_is_immutable() -> None:
-    variables = {"A": "1"}
+def test_policy_is_immutable_and_its_environment_not_in_the_repr() -> None:
+    variables = {"A": "hunter2"}
     policy = Policy(environment=variables)
+    assert "hunter2" not in repr(policy)
     variables["B"] = "2"
-    assert dict(policy.environment) == {"A": "1"}
+    assert dict(policy.environment) == {"A": "hunter2"}
     with pytest.raises(TypeError):
         policy.environment["B"] = "2"  # pyright: ignore[reportIndexIssue] - tested
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.network = "host"  # pyright: ignore[reportAttributeAccessIssue] - tested
 
 
-def test_unknown_field_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="Unknown fields of a policy: readonly"):
-        Policy.from_dict({"readonly": []})
-
-
-def test_mounts_from_json_are_paths_or_pairs() -> None:
+def test_mounts_are_paths_or_pairs_also_from_json() -> None:
+    policy = Policy(read_only=("/data", Path("/more")))
+    assert [mount.target_path for mount in policy.mounts(writable=False)] == ["/data", "/more"]
     policy = Policy.from_dict({"read_only": ["/a", ["/b"], ["/c", None], ["/d", "/e"]]})
     assert policy.read_only == (Mount("/a"), Mount("/b"), Mount("/c"), Mount("/d", "/e"))
     wrong: list[object] = ["/a", [1], [[]], [["/a", 1]], [["/a", "/b", "/c"]], [{"a": "b"}], None]

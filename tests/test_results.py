@@ -75,58 +75,38 @@ def test_every_result_has_the_notices_of_its_blocks() -> None:
     for number, notice in enumerate(("first", "", "third")):
         events += [Started(number, "sh"), Ended(number, 0, "ok", notice=notice)]
     result = fold(events)
-    assert (result.notice, [block.notice for block in result.blocks]) == (
-        "first\nthird",
-        ["first", "", "third"],
-    )
+    assert result.notice == "first\nthird"
+    assert [block.notice for block in result.blocks] == ["first", "", "third"]
     assert CodeResult(0, "").notice == CommandLineCodeResult(0, "").notice == ""
     assert observe(result).text.endswith("first\nthird")
 
 
 def test_truncated_output_is_marked_with_the_bytes_of_each_stream() -> None:
-    outputs = [
-        Output(0, "stdout", "a"),
-        Output(0, "stderr", "b"),
-        OutputTruncated(0, 3, 0),
-        Output(0, "stdout", "c"),
-    ]
+    before = [Output(0, "stdout", "a"), Output(0, "stderr", "b")]
+    outputs = [*before, OutputTruncated(0, 3, 0), Output(0, "stdout", "c")]
     result = fold([Started(0, "sh"), *outputs, Ended(0, 0, "ok")])
     marker = "\n[... 3 bytes left out ...]\n"
     assert (result.output, result.stdout, result.stderr) == (f"ab{marker}c", f"a{marker}c", "b")
-
-
-def test_no_events_fold_to_an_empty_result() -> None:
     assert str(fold([])) == "exit_code=0 output='' code_file=None"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "error"),
-    [
-        ("timeout", ExecutionTimeout),
-        ("cancelled", ExecutionCancelled),
-        ("error", ExecutionFailed),
-        ("killed", ExecutionFailed),
-        ("out_of_memory", ExecutionFailed),
-    ],
-)
-def test_check_raises_the_matching_error_with_the_result(
-    outcome: Outcome, error: type[ExecutionError]
-) -> None:
-    result = fold([Started(0, "sh"), Output(0, "stderr", "why"), Ended(0, 3, outcome)])
-    with pytest.raises(error, match="why") as caught:
-        result.check()
-    assert type(caught.value) is error
-    assert caught.value.result is result
-
-
-def test_check_returns_a_successful_result() -> None:
+def test_check_raises_the_matching_error_with_the_result() -> None:
+    errors: dict[Outcome, type[ExecutionError]] = {
+        "timeout": ExecutionTimeout,
+        "cancelled": ExecutionCancelled,
+        "error": ExecutionFailed,
+        "killed": ExecutionFailed,
+        "out_of_memory": ExecutionFailed,
+    }
+    for outcome, error in errors.items():
+        result = fold([Started(0, "sh"), Output(0, "stderr", "why"), Ended(0, 3, outcome)])
+        with pytest.raises(error, match="why") as caught:
+            result.check()
+        assert type(caught.value) is error
+        assert caught.value.result is result
+    assert issubclass(ExecutionTimeout, TimeoutError)
     result = fold([Started(0, "sh"), Ended(0, 0, "ok")])
     assert result.check() is result
-
-
-def test_execution_timeout_is_a_timeout_error() -> None:
-    with pytest.raises(TimeoutError):
-        fold([Started(0, "sh"), Ended(0, 124, "timeout")]).check()
 
 
 def test_results_are_equal_by_exit_code_output_and_files() -> None:
@@ -179,20 +159,17 @@ def test_notebook_shows_output_and_displays_without_their_scripts() -> None:
     assert "<script" not in shown
 
 
-_PLOTLY = "application/vnd.plotly.v1+json"
+def test_a_page_in_a_notebook_opens_no_connection_and_that_of_plotly_is_left_out() -> None:
+    def shown(bundle: dict[str, Any]) -> str:
+        events = [Started(0, "python"), Display(0, bundle), Ended(0, 0, "ok")]
+        return fold(events)._repr_html_()
 
-
-def test_a_figure_of_plotly_is_named_and_its_page_left_out() -> None:
-    figure: dict[str, Any] = {_PLOTLY: {"data": []}, "text/html": "<script>1</script>"}
-    shown = fold([Started(0, "python"), Display(0, figure), Ended(0, 0, "ok")])._repr_html_()
-    assert shown == "<p>A figure of plotly: its page is one of output_files.</p>"
-
-
-def test_a_page_in_a_notebook_opens_no_connection() -> None:
+    plotly: dict[str, Any] = {
+        "application/vnd.plotly.v1+json": {"data": []},
+        "text/html": "<script>1</script>",
+    }
+    assert shown(plotly) == "<p>A figure of plotly: its page is one of output_files.</p>"
     page = "<!doctype html><LINK rel=preconnect href='https://example.org'><img src=x>"
-    shown = fold(
-        [Started(0, "python"), Display(0, {"text/html": page}), Ended(0, 0, "ok")]
-    )._repr_html_()
-    frame = html.unescape(shown.partition('srcdoc="')[2])
+    frame = html.unescape(shown({"text/html": page}).partition('srcdoc="')[2])
     assert frame.startswith('<meta http-equiv="Content-Security-Policy" content="default-src')
     assert "<link" not in frame.lower()

@@ -11,13 +11,10 @@ from cellblock.text_files import UnreadableText, decode_python, decode_text
 TEXT = "na\u00efve \u20ac\n"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_text_is_read_in_the_encodings_that_editors_and_shells_write(encoding: str) -> None:
-    assert decode_text(TEXT.encode(encoding), "a.md") == TEXT
-
-
-def test_big_endian_text_is_read_too() -> None:
-    assert decode_text(codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"), "a.md") == TEXT
+def test_text_is_read_in_the_encodings_that_editors_and_shells_write() -> None:
+    written = [TEXT.encode(encoding) for encoding in ("utf-8", "utf-8-sig", "utf-16")]
+    written.append(codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"))
+    assert [decode_text(data, "a.md") for data in written] == [TEXT] * 4
 
 
 def test_text_in_another_encoding_is_an_error_that_names_file_byte_and_line() -> None:
@@ -29,25 +26,20 @@ def test_text_in_another_encoding_is_an_error_that_names_file_byte_and_line() ->
         decode_text("a".encode("utf-16") + b"\0", "a.md")
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "koi8-r", "utf-8"])
-def test_python_is_read_in_the_encoding_that_it_names(encoding: str) -> None:
-    head = f"# -*- coding: {encoding} -*-\n"
-    word = "\u0434\u0430" if encoding == "koi8-r" else "caf\u00e9"
-    assert decode_python((head + word).encode(encoding), "a.py") == head + word
+def test_python_is_read_in_the_encoding_that_it_names() -> None:
+    for encoding in ("latin-1", "cp1252", "koi8-r", "utf-8"):
+        word = "\u0434\u0430" if encoding == "koi8-r" else "caf\u00e9"
+        text = f"# -*- coding: {encoding} -*-\n{word}"
+        assert decode_python(text.encode(encoding), "a.py") == text
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_python_that_python_cannot_decode_is_an_error_with_the_next_step() -> None:
+    for data in (
         b"print('caf\xe9')\n",
         b"\n\n\nprint('caf\xe9')\n",
         b"# coding: no-such-encoding\n",
         codecs.BOM_UTF8 + b"# coding: latin-1\n",
         "print(1)\n".encode("utf-16"),
-    ],
-)
-def test_python_that_python_cannot_decode_is_an_error_with_the_next_step(data: bytes) -> None:
-    with pytest.raises(UnreadableText) as caught:
-        decode_python(data, "a.py")
-    assert str(caught.value).startswith("a.py ")
-    assert "# coding: latin-1" in str(caught.value)
+    ):
+        with pytest.raises(UnreadableText, match=r"^a\.py .*# coding: latin-1"):
+            decode_python(data, "a.py")

@@ -21,11 +21,13 @@ def executor() -> Iterator[SandboxCommandLineCodeExecutor]:
     asyncio.run(executor.stop())
 
 
-def model(*answers: str | CreateResult, vision: bool = False) -> ReplayChatCompletionClient:
+def model(
+    *answers: str | CreateResult, vision: bool = False, function_calling: bool = False
+) -> ReplayChatCompletionClient:
     """Return a model with these answers, which claims to support structured output."""
     info = ModelInfo(
         vision=vision,
-        function_calling=False,
+        function_calling=function_calling,
         json_output=True,
         family="unknown",
         structured_output=True,

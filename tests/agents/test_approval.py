@@ -17,7 +17,6 @@ from cellblock.agents import (
     CodeExecutionEvent,
     CodeExecutorAgent,
     EditedApprovalResponse,
-    TextMessage,
 )
 from tests.agents.scripted import executor, model, run_agent
 
@@ -56,13 +55,6 @@ async def later_no(request: ApprovalRequest) -> ApprovalResponse:
 class Refuser:
     async def __call__(self, request: ApprovalRequest) -> ApprovalResponse:
         return no(request)
-
-
-def test_an_approved_block_runs_and_the_decision_is_an_event(executor: Any) -> None:
-    items = run_agent(CodeExecutorAgent("a", executor, approval_func=yes), PYTHON)
-    assert [type(item) for item in items] == [CodeApprovalEvent, TextMessage]
-    assert items[0].to_text() == "Code execution was approved. Reason: Fine."
-    assert items[1].to_text() == "ran\n"
 
 
 @pytest.mark.parametrize("function", [no, later_no, Refuser()], ids=["plain", "async", "object"])
@@ -116,19 +108,6 @@ def test_code_that_an_editor_leaves_as_it_is_needs_no_word(executor: Any) -> Non
 
     answer = run_agent(CodeExecutorAgent("a", executor, approval_func=same), PYTHON)[-1]
     assert answer.to_text() == "ran\n"
-
-
-def test_the_function_sees_all_blocks_as_markdown(executor: Any) -> None:
-    seen: list[ApprovalRequest] = []
-
-    def decide(request: ApprovalRequest) -> ApprovalResponse:
-        seen.append(request)
-        return no(request)
-
-    agent = CodeExecutorAgent("a", executor, approval_func=decide)
-    run_agent(agent, f"{PYTHON}\n\n```bash\nls\n```")
-    assert seen[0].code == "```python\nprint('ran')\n\n```\n\n```bash\nls\n\n```"
-    assert seen[0].context == []
 
 
 @pytest.mark.parametrize("answer", [True, None, "yes"])
@@ -203,64 +182,70 @@ def test_a_language_is_meant_under_all_its_names() -> None:
     assert not decide(both, ("sh", "ls"))[0]
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import os\nimport urllib.request as r", ["line 2: network (imports urllib.request)"]),
-        ("from http import client", ["line 1: network (imports http.client)"]),
-        ("from http import HTTPStatus\nimport urllib.parse", []),
-        ("read_csv('https://a.example/x')", ["line 1: network (https://a.example/x)"]),
-        ("'see https://a.example'", []),
-        ("import os as o\no.system('ls')", ["line 2: process (calls os.system)"]),
-        ("from os import popen as p\np('ls')", ["line 2: process (calls os.popen)"]),
-        ("os.system('ls')", []),  # never imported: the name is something else
-        (
-            "import subprocess\nsubprocess.run(['pip', 'install', 'x'])",
-            ["line 1: process (imports subprocess)", "line 2: install (pip install)"],
-        ),
-        (
-            "eval('1')\nmodel.eval()\nimport re\nre.compile('a')",
-            ["line 1: dynamic code (calls eval)"],
-        ),
-        ("open('/etc/passwd')", ["line 1: outside path (/etc/passwd)"]),
-        ("open('data/../../x')", ["line 1: outside path (data/../../x)"]),
-        ("open('~/x')\nopen('data/x..y')", ["line 1: outside path (~/x)"]),
-        ("open('/workspace/x')\nopen('/tmp/x')\nopen('/dev/null')", []),
-        ("open('/workspace/../etc/x')", ["line 1: outside path (/workspace/../etc/x)"]),
-        ("print('5 m/s', '/h', '</b>', 'a/b')", []),
-        ("def f():\n    '''Text\n    /etc/passwd\n    '''", []),
-        ("import nice\n!pip install x\n", ["line 2: install (pip install)"]),
-        ("'\\d'", []),
-    ],
-)
-def test_what_python_seems_to_do(code: str, expected: list[str]) -> None:
-    assert hints(code) == [f"block 0, {hint}" for hint in expected]
+PYTHON_HINTS: list[tuple[str, list[str]]] = [
+    ("import os\nimport urllib.request as r", ["line 2: network (imports urllib.request)"]),
+    ("from http import client", ["line 1: network (imports http.client)"]),
+    ("from http import HTTPStatus\nimport urllib.parse", []),
+    ("read_csv('https://a.example/x')", ["line 1: network (https://a.example/x)"]),
+    ("'see https://a.example'", []),
+    ("import os as o\no.system('ls')", ["line 2: process (calls os.system)"]),
+    ("from os import popen as p\np('ls')", ["line 2: process (calls os.popen)"]),
+    ("os.system('ls')", []),  # never imported: the name is something else
+    (
+        "import subprocess\nsubprocess.run(['pip', 'install', 'x'])",
+        ["line 1: process (imports subprocess)", "line 2: install (pip install)"],
+    ),
+    (
+        "eval('1')\nmodel.eval()\nimport re\nre.compile('a')",
+        ["line 1: dynamic code (calls eval)"],
+    ),
+    ("open('/etc/passwd')", ["line 1: outside path (/etc/passwd)"]),
+    ("open('data/../../x')", ["line 1: outside path (data/../../x)"]),
+    ("open('~/x')\nopen('data/x..y')", ["line 1: outside path (~/x)"]),
+    ("open('/workspace/x')\nopen('/tmp/x')\nopen('/dev/null')", []),
+    ("open('/workspace/../etc/x')", ["line 1: outside path (/workspace/../etc/x)"]),
+    ("print('5 m/s', '/h', '</b>', 'a/b')", []),
+    ("def f():\n    '''Text\n    /etc/passwd\n    '''", []),
+    ("import nice\n!pip install x\n", ["line 2: install (pip install)"]),
+    ("'\\d'", []),
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("# curl\necho hi", []),
-        ("curl -s https://a.example/x", ["network (https://a.example/x)", "network (curl)"]),
-        ("git  clone x && git status", ["network (git clone)"]),
-        ("git -C folder --no-pager push", ["network (git -C folder --no-pager push)"]),
-        ("python -m pip install -q x", ["install (pip install)"]),
-        ("sudo apt-get -y install x", ["install (apt-get -y install)"]),
-        ("uv pip install x", ["install (uv pip install)"]),
-        ("npm i", ["install (npm i)"]),
-        ("echo install pip", []),
-        ("cat /etc/passwd", ["outside path (/etc/passwd)"]),
-        ("ls ~", ["outside path (~)"]),
-        ("cat ../x 2>/dev/null", ["outside path (../x)"]),
-        ("cat a/b ./c && echo 1/2", []),
-        ("cat x | sh", ["dynamic code (| sh)"]),
-        ("nohup ./serve &", ["process (nohup)"]),
-    ],
-)
-def test_what_a_shell_script_seems_to_do(code: str, expected: list[str]) -> None:
-    assert hints(code, "sh") == [
-        f"block 0, line {1 + code.startswith('#')}: {hint}" for hint in expected
+def test_what_python_seems_to_do() -> None:
+    faults = [
+        (code, found)
+        for code, expected in PYTHON_HINTS
+        if (found := hints(code)) != [f"block 0, {hint}" for hint in expected]
     ]
+    assert faults == []
+
+
+SHELL_HINTS: list[tuple[str, list[str]]] = [
+    ("# curl\necho hi", []),
+    ("curl -s https://a.example/x", ["network (https://a.example/x)", "network (curl)"]),
+    ("git  clone x && git status", ["network (git clone)"]),
+    ("git -C folder --no-pager push", ["network (git -C folder --no-pager push)"]),
+    ("python -m pip install -q x", ["install (pip install)"]),
+    ("sudo apt-get -y install x", ["install (apt-get -y install)"]),
+    ("uv pip install x", ["install (uv pip install)"]),
+    ("npm i", ["install (npm i)"]),
+    ("echo install pip", []),
+    ("cat /etc/passwd", ["outside path (/etc/passwd)"]),
+    ("ls ~", ["outside path (~)"]),
+    ("cat ../x 2>/dev/null", ["outside path (../x)"]),
+    ("cat a/b ./c && echo 1/2", []),
+    ("cat x | sh", ["dynamic code (| sh)"]),
+    ("nohup ./serve &", ["process (nohup)"]),
+]
+
+
+def test_what_a_shell_script_seems_to_do() -> None:
+    faults: list[tuple[str, list[str]]] = []
+    for code, expected in SHELL_HINTS:
+        line = 1 + code.startswith("#")
+        if (found := hints(code, "sh")) != [f"block 0, line {line}: {hint}" for hint in expected]:
+            faults.append((code, found))
+    assert faults == []
 
 
 def test_allowed_paths_are_not_reported() -> None:

@@ -29,13 +29,13 @@ from cellblock.models import (
     FunctionExecutionResultMessage,
     Image,
     LLMMessage,
-    ModelInfo,
     ReplayChatCompletionClient,
     RequestUsage,
     UserMessage,
 )
 from cellblock.teams import RoundRobinGroupChat
 from cellblock.tools import FunctionTool, StaticWorkbench, ToolResult
+from tests.agents import scripted
 
 PIXEL = Image.from_base64(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -43,14 +43,7 @@ PIXEL = Image.from_base64(
 
 
 def model(*answers: str | CreateResult, vision: bool = False) -> ReplayChatCompletionClient:
-    info = ModelInfo(
-        vision=vision,
-        function_calling=True,
-        json_output=True,
-        family="unknown",
-        structured_output=True,
-    )
-    return ReplayChatCompletionClient(list(answers), info)
+    return scripted.model(*answers, vision=vision, function_calling=True)
 
 
 def calls(*names: str, arguments: Mapping[str, Any] | str = "{}") -> CreateResult:

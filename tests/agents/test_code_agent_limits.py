@@ -37,7 +37,7 @@ from cellblock.models import (
     ReplayChatCompletionClient,
 )
 from tests.agents.scripted import executor, model, run_agent
-from tests.models.http_service import HTTPService, Reply, json_reply
+from tests.models.http_service import HTTPService, json_reply, text_reply
 
 __all__ = ["executor"]
 
@@ -67,20 +67,12 @@ def test_the_same_code_again_is_not_run(executor: Any) -> None:
 
 
 def test_the_same_error_again_ends_the_attempts(executor: Any) -> None:
-    client = model(BAD.format(1), YES, BAD.format(2), "I give up.")
+    first, second = (f"```python\n# {number}\n1 / 0\n```" for number in range(2))
+    client = model(first, YES, second, "I give up.")
     agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=9)
     items = run_agent(agent, "Go.")
     assert sum(isinstance(item, CodeExecutionEvent) for item in items) == 2
     check_stopped(items, "The code failed with the same error again.", "I give up.")
-
-
-def test_the_same_error_in_another_file_is_the_same(executor: Any) -> None:
-    codes = [f"```python\n# {number}\n1 / 0\n```" for number in range(2)]
-    client = model(codes[0], YES, codes[1], "I give up.")
-    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=9)
-    check_stopped(
-        run_agent(agent, "Go."), "The code failed with the same error again.", "I give up."
-    )
 
 
 @pytest.mark.parametrize(
@@ -109,13 +101,7 @@ def test_an_empty_answer_is_told(executor: Any, answers: list[str]) -> None:
 def test_a_model_without_structured_output_can_correct_its_code(
     executor: Any, decision: str
 ) -> None:
-    info = ModelInfo(
-        vision=False,
-        function_calling=False,
-        json_output=False,
-        family="unknown",
-        structured_output=False,
-    )
+    info: ModelInfo = {**model().model_info, "json_output": False, "structured_output": False}
     client = ReplayChatCompletionClient([BAD.format(1), decision, CODE, "Done."], info)
     agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=1)
     assert run_agent(agent, "Go.")[-1].content == "Done."
@@ -126,7 +112,13 @@ def test_a_model_without_structured_output_can_correct_its_code(
 def test_a_server_that_refuses_response_format_is_asked_without_it(executor: Any) -> None:
     async def run() -> tuple[Any, list[Any]]:
         refused = json_reply({"error": {"message": "response_format is not supported"}}, 400)
-        answers = [answer(BAD.format(1)), refused, answer(YES), answer(CODE), answer("Done.")]
+        answers = [
+            text_reply(BAD.format(1)),
+            refused,
+            text_reply(YES),
+            text_reply(CODE),
+            text_reply("Done."),
+        ]
         async with HTTPService(*answers) as service:
             client = OpenAIChatCompletionClient(
                 model="gpt-4o", api_key="none", base_url=f"{service.url}/v1", max_retries=0
@@ -139,12 +131,6 @@ def test_a_server_that_refuses_response_format_is_asked_without_it(executor: Any
     last, bodies = asyncio.run(run())
     assert last.to_text() == "Done."
     assert ["response_format" in body for body in bodies] == [False, True, False, False, False]
-
-
-def answer(text: str) -> Reply:
-    message = {"role": "assistant", "content": text}
-    choice: object = {"index": 0, "message": message, "finish_reason": "stop"}
-    return json_reply({"choices": [choice]})
 
 
 # tokens and seconds
@@ -193,14 +179,7 @@ class StuckModel(ReplayChatCompletionClient):
     """A model that never gives the answer after its scripted ones."""
 
     def __init__(self, *answers: str, on_stuck: Any = None) -> None:
-        info = ModelInfo(
-            vision=False,
-            function_calling=False,
-            json_output=True,
-            family="unknown",
-            structured_output=True,
-        )
-        super().__init__([*answers, "never given"], info)
+        super().__init__([*answers, "never given"], model().model_info)
         self._on_stuck = on_stuck
 
     async def create(self, *arguments: Any, **settings: Any) -> CreateResult:

@@ -33,7 +33,6 @@ from cellblock.agents import (
     CodeExecutorAgent,
     CodeGenerationEvent,
     CodeOutputEvent,
-    HandoffMessage,
     ModelClientStreamingChunkEvent,
     MultiModalMessage,
     Response,
@@ -48,7 +47,6 @@ from cellblock.models import (
     FunctionCall,
     Image,
     RequestUsage,
-    UserMessage,
 )
 from cellblock.teams import RoundRobinGroupChat
 from tests.agents.scripted import executor, model, run_agent
@@ -56,14 +54,8 @@ from tests.agents.scripted import executor, model, run_agent
 __all__ = ["executor"]
 
 CODE = "```python\nprint('hello')\n```"
-BAD = "```python\nraise SystemExit('bad {}')\n```"
-YES = json.dumps({"reason": "Use the other one.", "retry": True})
 PNG = b"\x89PNG\r\n\x1a\n and more"
 USAGE = RequestUsage(1, 2)
-
-
-def texts(items: list[Any]) -> list[tuple[str, str]]:
-    return [(type(item).__name__, item.to_text()) for item in items]
 
 
 def cut_off(text: str, reason: FinishReasons = "length") -> CreateResult:
@@ -104,16 +96,6 @@ def test_a_fence_without_code_does_not_run(executor: Any, task: str) -> None:
 def test_an_untagged_fence_beside_code_is_its_output(executor: Any) -> None:
     (answer,) = run_agent(CodeExecutorAgent("a", executor), f"{CODE}\nprints\n```\nhello\n```")
     assert answer.to_text() == "hello\n"
-
-
-def test_only_text_messages_of_the_sources_run(executor: Any) -> None:
-    agent = CodeExecutorAgent("a", executor, sources=["friend"])
-    messages = [
-        TextMessage(content="```sh\necho stranger\n```", source="stranger"),
-        TextMessage(content="```sh\necho friend\n```", source="friend"),
-        MultiModalMessage(content=["```sh\necho picture\n```"], source="friend"),
-    ]
-    assert run_agent(agent, messages)[-1].to_text() == "friend\n"
 
 
 def test_output_is_streamed_and_is_not_in_the_transcript(executor: Any) -> None:
@@ -184,20 +166,6 @@ def test_code_that_is_cut_off_does_not_run(executor: Any, reason: Any, told: str
     assert answer.metadata == {"finish_reason": reason, "stop_reason": thought.content}
 
 
-def test_the_model_writes_code_and_reflects(executor: Any) -> None:
-    client = model(f"Look:\n{CODE}", "It said hello.")
-    agent = CodeExecutorAgent("a", executor, model_client=client)
-    items = run_agent(agent, "Say hello.")
-    assert texts(items) == [
-        ("CodeGenerationEvent", f"Look:\n{CODE}"),
-        ("CodeExecutionEvent", "hello\n"),
-        ("TextMessage", "It said hello."),
-    ]
-    assert items[0].code_blocks[0].language == "python"
-    seen = [message.content for message in client.create_calls[1]["messages"]]
-    assert seen == [agent.DEFAULT_SYSTEM_MESSAGE, "Say hello.", f"Look:\n{CODE}", "hello\n"]
-
-
 def test_on_messages_returns_the_events_too(executor: Any) -> None:
     agent = CodeExecutorAgent("a", executor, model_client=model(CODE, "Done."))
     message = TextMessage(content="Say hello.", source="user")
@@ -235,37 +203,6 @@ def test_pieces_of_an_answer_name_the_message_that_has_all_of_it(executor: Any) 
     for piece in pieces:
         owners[str(piece.full_message_id)] += piece.content
     assert owners == {generation.id: "```python print('hello') ```", answer.id: "All is done."}
-
-
-def test_the_model_corrects_its_code_and_is_told_how(executor: Any) -> None:
-    client = model(BAD.format(1), YES, CODE, "Now it works.")
-    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=1)
-    items = run_agent(agent, "Say hello.")
-    assert [(type(item).__name__, getattr(item, "retry_attempt", None)) for item in items] == [
-        ("CodeGenerationEvent", 0),
-        ("CodeExecutionEvent", 0),
-        ("CodeGenerationEvent", 0),
-        ("CodeGenerationEvent", 1),
-        ("CodeExecutionEvent", 1),
-        ("TextMessage", None),
-    ]
-    assert items[-1].metadata == {}
-    question = client.create_calls[1]
-    assert question["json_output"].__name__ == "RetryDecision"
-    assert question["cancellation_token"] is not None
-    seen = client.create_calls[2]["messages"]
-    assert [message.content for message in seen].count("Say hello.") == 1
-    assert isinstance(seen[-1], UserMessage)
-    assert seen[-1].content == "Attempt number: 1\nProposed correction: Use the other one."
-
-
-def test_a_handoff_brings_its_context_along(executor: Any) -> None:
-    client = model("No code.")
-    earlier = UserMessage(content="earlier", source="user")
-    message = HandoffMessage(content="Go on.", source="b", target="a", context=[earlier])
-    agent = CodeExecutorAgent("a", executor, model_client=client, system_message=None)
-    run_agent(agent, message)
-    assert [each.content for each in client.create_calls[0]["messages"]] == ["earlier", "Go on."]
 
 
 def displayed_picture() -> str:

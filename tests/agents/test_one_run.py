@@ -11,7 +11,7 @@ from cellblock.agents import AssistantAgent, BaseChatAgent, CodeExecutorAgent, T
 from cellblock.errors import AgentError
 from cellblock.models import ChatCompletionClient, OpenAIChatCompletionClient
 from tests.agents.scripted import executor, model
-from tests.models.http_service import HTTPService, Reply, json_reply
+from tests.models.http_service import HTTPService, text_reply
 
 __all__ = ["executor"]
 
@@ -22,16 +22,10 @@ def make_agent(kind: str, client: ChatCompletionClient, executor: Any) -> BaseCh
     return CodeExecutorAgent("agent", executor, model_client=client)
 
 
-def answer(text: str) -> Reply:
-    message = {"role": "assistant", "content": text}
-    choice: object = {"index": 0, "message": message, "finish_reason": "stop"}
-    return json_reply({"choices": [choice]})
-
-
 @pytest.mark.parametrize("kind", ["assistant", "coder"])
 def test_a_second_run_at_once_is_refused_and_changes_nothing(executor: Any, kind: str) -> None:
     async def run() -> list[Any]:
-        async with HTTPService(answer("One."), answer("Two.")) as service:
+        async with HTTPService(text_reply("One."), text_reply("Two.")) as service:
             client = OpenAIChatCompletionClient(
                 model="gpt-4o", api_key="none", base_url=f"{service.url}/v1"
             )

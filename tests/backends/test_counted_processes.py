@@ -13,6 +13,8 @@ from cellblock.sandbox import cgroups
 from cellblock.sandbox.probe import counts_processes_by_namespace
 from tests.backends.test_shared_server import run, server_of, tenant, two_tenants, wait_until
 
+pytestmark = pytest.mark.depends_on_user
+
 
 @pytest.fixture(autouse=True)
 def _no_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +39,7 @@ FORK = "import os; print([os.fork() or os._exit(0) for _ in range(9)] and 'forke
 
 @pytest.mark.skipif(not counts_processes_by_namespace(), reason="needs Linux 5.14")
 @pytest.mark.parametrize("is_separate", [True, False])
-def test_fork_bomb_leaves_the_processes_of_other_tenants(
+async def test_fork_bomb_leaves_the_processes_of_other_tenants(
     is_separate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without_own_users(backend: SandboxBackend, spec: ServerSpec) -> ServerSpec:
@@ -48,31 +50,22 @@ def test_fork_bomb_leaves_the_processes_of_other_tenants(
     if not is_separate:
         monkeypatch.setattr(SandboxBackend, "_with_role", without_own_users)
 
-    async def main() -> None:
-        policy = Policy(environment={"SEPARATE": str(is_separate)})
-        async with two_tenants(policy=policy, limits=Limits(processes=40)) as (one, other):
-            assert (await run(other, FORK)).output == "forked\n"
-            bombing = asyncio.ensure_future(run(one, FORK_BOMB))
-            await wait_until("nothing is forked", (one.work_dir / "full").exists)
-            has_forked = (await run(other, FORK)).output == "forked\n"
-            assert has_forked is is_separate, "it forks without its own users, and not with them"
-            (one.work_dir / "done").touch()
-            assert (await bombing).output == "Resource temporarily unavailable\n"
-
-    asyncio.run(main())
+    policy = Policy(environment={"SEPARATE": str(is_separate)})
+    async with two_tenants(policy=policy, limits=Limits(processes=40)) as (one, other):
+        assert (await run(other, FORK)).output == "forked\n"
+        bombing = asyncio.ensure_future(run(one, FORK_BOMB))
+        await wait_until("nothing is forked", (one.work_dir / "full").exists)
+        has_forked = (await run(other, FORK)).output == "forked\n"
+        assert has_forked is is_separate, "it forks without its own users, and not with them"
+        (one.work_dir / "done").touch()
+        assert (await bombing).output == "Resource temporarily unavailable\n"
 
 
 @pytest.mark.parametrize(("release", "do_share"), [("5.13.19-1", False), ("5.14.0", True)])
-def test_executors_share_a_server_where_the_kernel_counts_their_processes_apart(
+async def test_executors_share_a_server_where_the_kernel_counts_their_processes_apart(
     release: str, do_share: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.release", lambda: release)
 
-    async def main() -> None:
-        async with (
-            tenant() as one,
-            tenant() as other,
-        ):
-            assert (server_of(one) == server_of(other)) is do_share
-
-    asyncio.run(main())
+    async with tenant() as one, tenant() as other:
+        assert (server_of(one) == server_of(other)) is do_share

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -13,7 +12,7 @@ from cellblock.backends.shared_server import TenantServer
 from tests.backends.test_shared_server import run, server_of, two_tenants
 
 
-def test_a_server_that_ends_while_an_executor_joins_is_replaced(
+async def test_a_server_that_ends_while_an_executor_joins_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     open_stream = TenantServer._open_stream
@@ -26,11 +25,8 @@ def test_a_server_that_ends_while_an_executor_joins_is_replaced(
             os.waitid(os.P_PID, killed[0], os.WEXITED | os.WNOWAIT)
         return open_stream(server)
 
-    async def main() -> None:
-        async with two_tenants() as (one, other):
-            await other.stop()
-            monkeypatch.setattr(TenantServer, "_open_stream", end_and_open_stream)
-            assert (await run(other, "print(1)")).output == "1\n"
-            assert killed == [server_of(one)] != [server_of(other)]
-
-    asyncio.run(main())
+    async with two_tenants() as (one, other):
+        await other.stop()
+        monkeypatch.setattr(TenantServer, "_open_stream", end_and_open_stream)
+        assert (await run(other, "print(1)")).output == "1\n"
+        assert killed == [server_of(one)] != [server_of(other)]

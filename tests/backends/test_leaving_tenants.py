@@ -38,28 +38,25 @@ async def until_it_requests_a_zygote(server: int, before: dict[str, str]) -> Non
     await wait_until("no zygote is requested", has_requested)
 
 
-def test_tenant_that_left_before_its_zygote_answered_does_not_disturb_the_next() -> None:
-    async def main() -> None:
-        settings = own_settings()
-        async with tenant(**settings) as one:
-            await run(one, "print(1)")
-            server = server_of(one)
-            zygote, leaving, starting = zygote_of(server), tenant(**settings), tenant(**settings)
-            os.kill(zygote, signal.SIGSTOP)
-            try:
-                before = open_files(server)
-                task = asyncio.ensure_future(leaving.start())
-                await until_it_requests_a_zygote(server, before)
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-                before = open_files(server)
-                task = asyncio.ensure_future(starting.start())  # on the same descriptors
-                await until_it_requests_a_zygote(server, before)
-            finally:
-                os.kill(zygote, signal.SIGCONT)
-            await task
-            assert (await run(starting, "print(2)")).output == "2\n"
-            await starting.stop()
-
-    asyncio.run(main())
+async def test_tenant_that_left_before_its_zygote_answered_does_not_disturb_the_next() -> None:
+    settings = own_settings()
+    async with tenant(**settings) as one:
+        await run(one, "print(1)")
+        server = server_of(one)
+        zygote, leaving, starting = zygote_of(server), tenant(**settings), tenant(**settings)
+        os.kill(zygote, signal.SIGSTOP)
+        try:
+            before = open_files(server)
+            task = asyncio.ensure_future(leaving.start())
+            await until_it_requests_a_zygote(server, before)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            before = open_files(server)
+            task = asyncio.ensure_future(starting.start())  # on the same descriptors
+            await until_it_requests_a_zygote(server, before)
+        finally:
+            os.kill(zygote, signal.SIGCONT)
+        await task
+        assert (await run(starting, "print(2)")).output == "2\n"
+        await starting.stop()

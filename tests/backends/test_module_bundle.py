@@ -55,22 +55,19 @@ class FakeExecStream:
         self.written.append(data)
 
 
-def test_nothing_is_sent_before_the_magic_number() -> None:
-    async def main() -> None:
-        stream, magic = FakeExecStream(), b"\0" + MAGIC_NUMBER
-        transport = ExecTransport(cast("Any", None), cast("Any", stream))
-        transport.start(lambda _data: None, lambda: None)
-        transport.send(b"first")
-        for part in (b"a message of the engine", magic[:2]):
-            stream.add_output(part)
-            while not stream.output.empty():
-                await asyncio.sleep(0)
+async def test_nothing_is_sent_before_the_magic_number() -> None:
+    stream, magic = FakeExecStream(), b"\0" + MAGIC_NUMBER
+    transport = ExecTransport(cast("Any", None), cast("Any", stream))
+    transport.start(lambda _data: None, lambda: None)
+    transport.send(b"first")
+    for part in (b"a message of the engine", magic[:2]):
+        stream.add_output(part)
+        while not stream.output.empty():
             await asyncio.sleep(0)
-            assert stream.written == []
-        stream.add_output(magic[2:])
-        while not stream.written:
-            await asyncio.sleep(0)
-        transport.detach()
-        assert stream.written == [module_bundle(magic) + b"first"]
-
-    asyncio.run(main())
+        await asyncio.sleep(0)
+        assert stream.written == []
+    stream.add_output(magic[2:])
+    while not stream.written:
+        await asyncio.sleep(0)
+    transport.detach()
+    assert stream.written == [module_bundle(magic) + b"first"]

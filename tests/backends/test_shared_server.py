@@ -30,6 +30,8 @@ from cellblock.events import Output
 from cellblock.runtime.linux.process_tree import children, descendants
 from cellblock.runtime.spec import ServerSpec
 
+pytestmark = pytest.mark.depends_on_user
+
 # One executor's code listens on a port until the file `done` exists; the other's code connects.
 LISTEN = """
 import os, socket, time
@@ -117,43 +119,38 @@ async def until_it_waits(executor: SandboxCommandLineCodeExecutor) -> None:
     await wait_until("nothing runs", (executor.work_dir / "here").exists)
 
 
-def test_tenant_sees_only_its_own_folders() -> None:
-    async def main() -> None:
-        async with two_tenants() as (one, other):
-            for folder in ("/workspace", "/home/cell", "/opt/env", "/tmp"):
-                assert (await run(one, f"open('{folder}/mark', 'w').close()")).exit_code == 0
-                assert (
-                    "mark"
-                    not in (await run(other, f"import os; print(os.listdir('{folder}'))")).output
-                )
-            assert "mark" in (await run(one, "import os; print(os.listdir())")).output
-            assert (one.work_dir / "mark").exists()
-            assert not (other.work_dir / "mark").exists()
-
-    asyncio.run(main())
-
-
-def test_tenant_sees_only_its_own_processes() -> None:
-    async def main() -> None:
-        async with two_tenants() as (one, other):
-            waiting = asyncio.ensure_future(run(one, WAIT))
-            await until_it_waits(one)
-            seen = await run(
-                other,
-                (
-                    "import os; "
-                    "print(sorted(int(pid) for pid in os.listdir('/proc') if pid.isdecimal()))"
-                ),
+async def test_tenant_sees_only_its_own_folders() -> None:
+    async with two_tenants() as (one, other):
+        for folder in ("/workspace", "/home/cell", "/opt/env", "/tmp"):
+            assert (await run(one, f"open('{folder}/mark', 'w').close()")).exit_code == 0
+            assert (
+                "mark" not in (await run(other, f"import os; print(os.listdir('{folder}'))")).output
             )
-            assert seen.output == "[1, 2]\n"
-            (one.work_dir / "go").touch()
-            assert (await waiting).output == "went on\n"
+        assert "mark" in (await run(one, "import os; print(os.listdir())")).output
+        assert (one.work_dir / "mark").exists()
+        assert not (other.work_dir / "mark").exists()
 
-    asyncio.run(main())
+
+async def test_tenant_sees_only_its_own_processes() -> None:
+    async with two_tenants() as (one, other):
+        waiting = asyncio.ensure_future(run(one, WAIT))
+        await until_it_waits(one)
+        seen = await run(
+            other,
+            (
+                "import os; "
+                "print(sorted(int(pid) for pid in os.listdir('/proc') if pid.isdecimal()))"
+            ),
+        )
+        assert seen.output == "[1, 2]\n"
+        (one.work_dir / "go").touch()
+        assert (await waiting).output == "went on\n"
 
 
 @pytest.mark.parametrize("is_separate", [True, False])
-def test_tenant_has_its_own_network(is_separate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tenant_has_its_own_network(
+    is_separate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def without_own_network(backend: SandboxBackend, spec: ServerSpec) -> ServerSpec:
         spec = original(backend, spec)
         return spec._replace(zygote=spec.zygote._replace(own_network=""))
@@ -162,287 +159,241 @@ def test_tenant_has_its_own_network(is_separate: bool, monkeypatch: pytest.Monke
     if not is_separate:
         monkeypatch.setattr(SandboxBackend, "_with_role", without_own_network)
 
-    async def main() -> None:
-        async with two_tenants(policy=Policy(environment={"SEPARATE": str(is_separate)})) as (
-            one,
-            other,
-        ):
-            listening = asyncio.ensure_future(run(one, LISTEN))
-            await wait_until("nothing listens", (one.work_dir / "listening").exists)
-            assert (await run(one, CONNECT)).output == "connected\n"
-            connected = (await run(other, CONNECT)).output == "connected\n"
-            assert connected is not is_separate, (
-                "it connects without its own network, and not with one"
-            )
-            (one.work_dir / "done").touch()
-            assert (await listening).exit_code == 0
-
-    asyncio.run(main())
+    async with two_tenants(policy=Policy(environment={"SEPARATE": str(is_separate)})) as (
+        one,
+        other,
+    ):
+        listening = asyncio.ensure_future(run(one, LISTEN))
+        await wait_until("nothing listens", (one.work_dir / "listening").exists)
+        assert (await run(one, CONNECT)).output == "connected\n"
+        connected = (await run(other, CONNECT)).output == "connected\n"
+        assert connected is not is_separate, "it connects without its own network, and not with one"
+        (one.work_dir / "done").touch()
+        assert (await listening).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+async def test_other_settings_start_another_server() -> None:
+    others: list[dict[str, Any]] = [
         {"limits": Limits(memory_bytes=1 << 30)},
         {"policy": Policy(environment={"A": "B"})},
         {"policy": Policy(network="host")},
         {"preload": ["decimal"]},
-    ],
-    ids=["limits", "environment", "network", "preload"],
-)
-def test_other_settings_start_another_server(settings: dict[str, Any]) -> None:
-    async def main() -> None:
-        async with tenant() as one, tenant(**settings) as other:
-            assert server_of(one) != server_of(other)
-
-    asyncio.run(main())
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        executors = [await stack.enter_async_context(tenant(**one)) for one in ({}, *others)]
+        assert len({server_of(executor) for executor in executors}) == len(executors)
 
 
-def test_replaced_folder_is_mounted_in_its_new_state(tmp_path: Path) -> None:
+async def test_replaced_folder_is_mounted_in_its_new_state(tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     policy = Policy(read_only=(Mount(str(given), "/data"),))
 
-    async def main() -> None:
-        async with tenant(policy=policy):
-            given.rename(tmp_path / "before")
-            given.mkdir()
-            (given / "new").touch()
-            async with tenant(policy=policy) as other:
-                assert (
-                    await run(other, "import os; print(os.listdir('/data'))")
-                ).output == "['new']\n"
-
-    asyncio.run(main())
+    async with tenant(policy=policy):
+        given.rename(tmp_path / "before")
+        given.mkdir()
+        (given / "new").touch()
+        async with tenant(policy=policy) as other:
+            assert (await run(other, "import os; print(os.listdir('/data'))")).output == "['new']\n"
 
 
-def test_policy_mounts_below_the_work_folder_are_visible_to_each_tenant(tmp_path: Path) -> None:
+async def test_policy_mounts_below_the_work_folder_are_visible_to_each_tenant(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("given")
     shown = (
         Mount(str(tmp_path), "/workspace/deep/data"),
         Mount(str(tmp_path / "file"), "/home/cell/file"),
     )
 
-    async def main() -> None:
-        async with two_tenants(policy=Policy(read_only=shown)) as (one, other):
-            for executor in (one, other):
-                code = (
-                    "print(open('deep/data/file').read(), open('/home/cell/file').read())\n"
-                    "open('deep/data/x', 'w')"
-                )
-                result = await run(executor, code)
-                assert "given given" in result.output
-                assert "Read-only" in result.output
-
-    asyncio.run(main())
-
-
-def test_stopped_tenant_leaves_nothing_and_does_not_affect_another() -> None:
-    async def main() -> None:
-        settings = own_settings()
-        async with tenant(**settings) as one:
-            server = server_of(one)
-            zygote = zygote_of(server)
-            waiting = asyncio.ensure_future(run(one, WAIT))
-            other = tenant(**settings)
-            await other.start()
-            one_zygote, other_zygote = by_age(children(zygote))
-            ended = asyncio.ensure_future(run(other, WAIT))
-            await until_it_waits(one)
-            await until_it_waits(other)
-            processes, scratch = [other_zygote, *descendants(other_zygote)], other.work_dir
-            await other.stop()
-            assert not scratch.exists()
-            assert not any(Path(f"/proc/{pid}").exists() for pid in processes), (
-                "it stopped, but a process is left"
+    async with two_tenants(policy=Policy(read_only=shown)) as (one, other):
+        for executor in (one, other):
+            code = (
+                "print(open('deep/data/file').read(), open('/home/cell/file').read())\n"
+                "open('deep/data/x', 'w')"
             )
-            with pytest.raises(BackendError):
-                await ended
-            assert children(zygote) == [one_zygote]
-            (one.work_dir / "go").touch()
-            assert (await waiting).output == "went on\n"
+            result = await run(executor, code)
+            assert "given given" in result.output
+            assert "Read-only" in result.output
+
+
+async def test_stopped_tenant_leaves_nothing_and_does_not_affect_another() -> None:
+    settings = own_settings()
+    async with tenant(**settings) as one:
+        server = server_of(one)
+        zygote = zygote_of(server)
+        waiting = asyncio.ensure_future(run(one, WAIT))
+        other = tenant(**settings)
+        await other.start()
+        one_zygote, other_zygote = by_age(children(zygote))
+        ended = asyncio.ensure_future(run(other, WAIT))
+        await until_it_waits(one)
+        await until_it_waits(other)
+        processes, scratch = [other_zygote, *descendants(other_zygote)], other.work_dir
+        await other.stop()
+        assert not scratch.exists()
+        assert not any(Path(f"/proc/{pid}").exists() for pid in processes), (
+            "it stopped, but a process is left"
+        )
+        with pytest.raises(BackendError):
+            await ended
+        assert children(zygote) == [one_zygote]
+        (one.work_dir / "go").touch()
+        assert (await waiting).output == "went on\n"
+    await wait_until(
+        "the server outlives the last tenant", lambda: not Path(f"/proc/{server}").exists()
+    )
+
+
+async def test_slow_reader_does_not_delay_others_and_loses_nothing() -> None:
+    pieces, size = 2600, 1 << 16  # by turns of two streams, so that each is a frame
+    async with two_tenants(limits=Limits(output_bytes=None)) as (one, other):
+        code = f"import os\nfor n in range({pieces}): os.write(1 + n % 2, b'x' * {size})"
+        stream = one.execute_stream([CodeBlock(code, "python")])
+        got = 0
+        async for event in stream:
+            if isinstance(event, Output):
+                got += len(event.text)
+                break
+        connection = one.place.connection
         await wait_until(
-            "the server outlives the last tenant", lambda: not Path(f"/proc/{server}").exists()
+            "reading is never paused", lambda: connection is not None and connection._paused
         )
-
-    asyncio.run(main())
-
-
-def test_slow_reader_does_not_delay_others_and_loses_nothing() -> None:
-    size = 400 << 20
-
-    async def main() -> None:
-        async with two_tenants(limits=Limits(output_bytes=None)) as (one, other):
-            code = f"import sys; [sys.stdout.write('x' * (1 << 20)) for _ in range({size >> 20})]"
-            stream = one.execute_stream([CodeBlock(code, "python")])
-            got = 0
-            async for event in stream:
-                if isinstance(event, Output):
-                    got += len(event.text)
-                    break
-            connection = one.place.connection
-            await wait_until(
-                "reading is never paused", lambda: connection is not None and connection._paused
-            )
-            for _ in range(20):
-                assert (await run(other, "print('hi')")).output == "hi\n"
-            status = Path(f"/proc/{server_of(one)}/status").read_text()
-            assert int(status.split("VmHWM:")[1].split()[0]) < 150 << 10, (
-                "the server keeps all of the output"
-            )
-            async for event in stream:
-                if isinstance(event, Output):
-                    got += len(event.text)
-            assert got == size
-
-    asyncio.run(main())
-
-
-def test_all_tenants_lose_a_killed_server_and_can_restart() -> None:
-    async def main() -> None:
-        async with two_tenants() as (one, other):
-            killed = server_of(one)
-            waiting = [asyncio.ensure_future(run(executor, WAIT)) for executor in (one, other)]
-            await until_it_waits(one)
-            await until_it_waits(other)
-            os.kill(killed, signal.SIGKILL)
-            for task in waiting:
-                with pytest.raises(BackendError):
-                    await task
-            await one.restart()
-            assert (await run(one, "print(1)")).output == "1\n"
-            await other.restart()
-            assert server_of(one) == server_of(other) != killed
-            assert [(await run(executor, "print(1)")).output for executor in (one, other)] == [
-                "1\n",
-                "1\n",
-            ]
-
-    asyncio.run(main())
-
-
-def test_killed_zygote_affects_only_its_tenant() -> None:
-    async def main() -> None:
-        async with two_tenants() as (one, other):
-            zygote = zygote_of(server_of(one))
-            first, _ = by_age(children(zygote))
-            os.kill(first, signal.SIGKILL)
-            await wait_until(
-                "its end is not reported",
-                lambda: not (one.place.connection and one.place.connection.is_open),
-            )
-            assert (await run(other, "print(1)")).output == "1\n"
-            assert (await run(one, "print(1)")).output == "1\n"  # in a new zygote
-            assert server_of(one) == server_of(other)
-            assert (await run(one, "print(1)")).output == "1\n"
-
-    asyncio.run(main())
-
-
-def test_concurrent_starts_share_one_server() -> None:
-    async def main() -> None:
-        settings = own_settings()
-        executors = [tenant(**settings) for _ in range(8)]
-        results = await asyncio.gather(
-            *(run(executor, f"print({number})") for number, executor in enumerate(executors))
+        for _ in range(20):
+            assert (await run(other, "print('hi')")).output == "hi\n"
+        status = Path(f"/proc/{server_of(one)}/status").read_text()
+        assert int(status.split("VmHWM:")[1].split()[0]) < 150 << 10, (
+            "the server keeps all of the output"
         )
-        assert [result.output for result in results] == [f"{number}\n" for number in range(8)]
-        assert len({server_of(executor) for executor in executors}) == 1
-        await asyncio.gather(*(executor.stop() for executor in executors))
+        async for event in stream:
+            if isinstance(event, Output):
+                got += len(event.text)
+        assert got == pieces * size
 
-    asyncio.run(main())
+
+async def test_all_tenants_lose_a_killed_server_and_can_restart() -> None:
+    async with two_tenants() as (one, other):
+        killed = server_of(one)
+        waiting = [asyncio.ensure_future(run(executor, WAIT)) for executor in (one, other)]
+        await until_it_waits(one)
+        await until_it_waits(other)
+        os.kill(killed, signal.SIGKILL)
+        for task in waiting:
+            with pytest.raises(BackendError):
+                await task
+        await one.restart()
+        assert (await run(one, "print(1)")).output == "1\n"
+        await other.restart()
+        assert server_of(one) == server_of(other) != killed
+        assert [(await run(executor, "print(1)")).output for executor in (one, other)] == [
+            "1\n",
+            "1\n",
+        ]
+
+
+async def test_killed_zygote_affects_only_its_tenant() -> None:
+    async with two_tenants() as (one, other):
+        zygote = zygote_of(server_of(one))
+        first, _ = by_age(children(zygote))
+        os.kill(first, signal.SIGKILL)
+        await wait_until(
+            "its end is not reported",
+            lambda: not (one.place.connection and one.place.connection.is_open),
+        )
+        assert (await run(other, "print(1)")).output == "1\n"
+        assert (await run(one, "print(1)")).output == "1\n"  # in a new zygote
+        assert server_of(one) == server_of(other)
+        assert (await run(one, "print(1)")).output == "1\n"
+
+
+async def test_concurrent_starts_share_one_server() -> None:
+    settings = own_settings()
+    executors = [tenant(**settings) for _ in range(8)]
+    results = await asyncio.gather(
+        *(run(executor, f"print({number})") for number, executor in enumerate(executors))
+    )
+    assert [result.output for result in results] == [f"{number}\n" for number in range(8)]
+    assert len({server_of(executor) for executor in executors}) == 1
+    await asyncio.gather(*(executor.stop() for executor in executors))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts filesystems")
-def test_a_later_mount_over_a_work_folder_is_what_its_blocks_see(tmp_path: Path) -> None:
+async def test_a_later_mount_over_a_work_folder_is_what_its_blocks_see(tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "hidden").mkdir(parents=True)
     mount = ["mount", "-t", "ramfs", "ramfs", work]
 
-    async def main() -> None:
-        settings = own_settings()
-        async with two_tenants(**settings):
-            await asyncio.to_thread(subprocess.run, mount, check=True)
-            try:
-                async with tenant(work_dir=work, **settings) as executor:
-                    result = await run(executor, "import os; print(os.path.exists('hidden'))")
-            finally:
-                await asyncio.to_thread(subprocess.run, ["umount", work], check=True)
-        assert result.output == "False\n"
-
-    asyncio.run(main())
+    settings = own_settings()
+    async with two_tenants(**settings):
+        await asyncio.to_thread(subprocess.run, mount, check=True)
+        try:
+            async with tenant(work_dir=work, **settings) as executor:
+                result = await run(executor, "import os; print(os.path.exists('hidden'))")
+        finally:
+            await asyncio.to_thread(subprocess.run, ["umount", work], check=True)
+    assert result.output == "False\n"
 
 
-def test_number_of_tenants_of_one_server_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_tenants_of_one_server_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_server, "_MAX_TENANTS", 2)
 
-    async def main() -> None:
-        settings = own_settings()
-        async with two_tenants(**settings) as (one, _), two_tenants(**settings) as (three, other):
-            assert server_of(one) != server_of(three)
-            assert (await run(other, "print(1)")).output == "1\n"
-
-    asyncio.run(main())
+    settings = own_settings()
+    async with two_tenants(**settings) as (one, _), two_tenants(**settings) as (three, other):
+        assert server_of(one) != server_of(three)
+        assert (await run(other, "print(1)")).output == "1\n"
 
 
-def test_cancelled_start_does_not_affect_other_tenants() -> None:
-    async def main() -> None:
-        settings = own_settings()
-        first, second = (tenant(**settings) for _ in range(2))
-        starting = asyncio.ensure_future(first.start())
-        await wait_until("no server starts", lambda: len(shared_server._servers) > before)
-        waiting = asyncio.ensure_future(run(second, "print(1)"))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        starting.cancel()
-        assert (await waiting).output == "1\n"
-        with contextlib.suppress(asyncio.CancelledError):
-            await starting
-        await asyncio.gather(first.stop(), second.stop())
-
+async def test_cancelled_start_does_not_affect_other_tenants() -> None:
     before = len(shared_server._servers)
-    asyncio.run(main())
+    settings = own_settings()
+    first, second = (tenant(**settings) for _ in range(2))
+    starting = asyncio.ensure_future(first.start())
+    await wait_until("no server starts", lambda: len(shared_server._servers) > before)
+    waiting = asyncio.ensure_future(run(second, "print(1)"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    starting.cancel()
+    assert (await waiting).output == "1\n"
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    await asyncio.gather(first.stop(), second.stop())
 
 
-def test_tenant_that_stops_during_its_start_leaves_nothing() -> None:
-    async def main() -> None:
-        settings = own_settings()
-        async with two_tenants(**settings) as (one, other):
-            server = server_of(one)
-            zygote = zygote_of(server)
-            for executor in (one, other):  # so that each has its first cell
-                await run(executor, "print(1)")
-            before = len(os.listdir(f"/proc/{server}/fd"))
-            for moment in range(20):
-                starting = tenant(**settings)
-                await start_and_cancel(starting.start(), moment / 1000)
-                await starting.stop()
-            await wait_until("a zygote is left", lambda: len(children(zygote)) == 2)
-            await wait_until(
-                "descriptors are left", lambda: len(os.listdir(f"/proc/{server}/fd")) <= before
-            )
-            assert (await run(one, "print(1)")).output == "1\n"
-
-    asyncio.run(main())
+async def test_tenant_that_stops_during_its_start_leaves_nothing() -> None:
+    settings = own_settings()
+    async with two_tenants(**settings) as (one, other):
+        server = server_of(one)
+        zygote = zygote_of(server)
+        for executor in (one, other):  # so that each has its first cell
+            await run(executor, "print(1)")
+        before = len(os.listdir(f"/proc/{server}/fd"))
+        for moment in range(20):
+            starting = tenant(**settings)
+            await start_and_cancel(starting.start(), moment / 1000)
+            await starting.stop()
+        await wait_until("a zygote is left", lambda: len(children(zygote)) == 2)
+        await wait_until(
+            "descriptors are left", lambda: len(os.listdir(f"/proc/{server}/fd")) <= before
+        )
+        assert (await run(one, "print(1)")).output == "1\n"
 
 
-def test_cancelled_stop_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_stop_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    async def main() -> None:
-        settings = own_settings()
-        async with tenant(**settings):
-            for moment in range(20):
-                stopping = tenant(**settings)
-                await stopping.start()
-                await start_and_cancel(stopping.stop(), moment / 1000)
-                await stopping.stop()
-
-    asyncio.run(main())
+    settings = own_settings()
+    async with tenant(**settings):
+        for moment in range(20):
+            stopping = tenant(**settings)
+            await stopping.start()
+            await start_and_cancel(stopping.stop(), moment / 1000)
+            await stopping.stop()
     assert not list(tmp_path.iterdir())
 
 
-def test_all_folders_are_removed_when_the_caller_is_killed(tmp_path: Path) -> None:
+async def test_all_folders_are_removed_when_the_caller_is_killed(tmp_path: Path) -> None:
     code = (
         "import os\nfrom cellblock import CodeBlock\n"
         "from cellblock.sync import SandboxCommandLineCodeExecutor as Sandbox\n"
@@ -457,9 +408,6 @@ def test_all_folders_are_removed_when_the_caller_is_killed(tmp_path: Path) -> No
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "TMPDIR": str(tmp_path),
     }
-    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
-
-    async def main() -> None:
-        await wait_until(f"left: {list(tmp_path.iterdir())}", lambda: not list(tmp_path.iterdir()))
-
-    asyncio.run(main())
+    argv = [sys.executable, "-c", code]
+    await asyncio.to_thread(subprocess.run, argv, env=environment, check=False)
+    await wait_until(f"left: {list(tmp_path.iterdir())}", lambda: not list(tmp_path.iterdir()))

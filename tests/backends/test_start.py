@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import os
@@ -35,8 +34,12 @@ from cellblock.runtime.messages import TenantSpec
 from cellblock.runtime.spec import CellLimits, SandboxSpec, ServerSpec, ZygoteSpec
 from tests.cancelling_awaits import CancellingAwaits
 from tests.executors.session.live_session import skip_without_sandbox
+from tests.suite.tiers import exhaustive
 
-pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+pytestmark = [
+    pytest.mark.depends_on_user,
+    pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor"),
+]
 
 
 def _one() -> int:
@@ -59,39 +62,20 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_start_cancelled_at_any_moment_leaves_nothing(
-    temporary: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    work_dir = tmp_path_factory.mktemp("work")
+class Cancellations:
+    """Cancels a method of executors of one kind, and checks that nothing is left each time."""
 
-    async def main() -> None:
-        for number in range(20):
-            executor = SandboxCommandLineCodeExecutor(work_dir=work_dir)
-            starting = asyncio.ensure_future(executor.start())
-            await asyncio.sleep(0.002 + 0.006 * number)
-            starting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await starting
-            await executor.stop()
+    def __init__(self, kind: str, method: str, temporary: Path, work_dir: Path) -> None:
+        self._kind, self._method = kind, method
+        self._temporary, self._work_dir = temporary, work_dir
+        self._others = set(process_tree.children(os.getpid()))
 
-    asyncio.run(main())
-    assert list(temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
-@pytest.mark.parametrize("method", ["start", "restart", "stop"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_left_by_a_cancellation_at_any_await(
-    kind: str, method: str, late: bool, temporary: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    skip_without_sandbox()
-    others = set(process_tree.children(os.getpid()))
-    work_dir = tmp_path_factory.mktemp("work")
-    for number in itertools.count(1):
-        executor = KINDS[kind](work_dir=work_dir)
-        if method != "start":
+    def cancel_at(self, number: int, *, late: bool) -> int:
+        """Cancel the method of a new executor at an await, if it gets there. Return their count."""
+        executor = KINDS[self._kind](work_dir=self._work_dir)
+        if self._method != "start":
             asyncio.run(executor.start())
-        awaits = CancellingAwaits(getattr(executor, method)(), number, late=late)
+        awaits = CancellingAwaits(getattr(executor, self._method)(), number, late=late)
         was_cancelled = False
         try:
             asyncio.run(background_loop().call(awaits.run()))
@@ -99,12 +83,46 @@ def test_nothing_is_left_by_a_cancellation_at_any_await(
             was_cancelled = True
         else:
             asyncio.run(executor.stop())
-        assert list(temporary.iterdir()) == [], f"await {number}"
-        assert set(process_tree.children(os.getpid())) <= others, f"await {number}"
-        if awaits.count < number:
+        assert list(self._temporary.iterdir()) == [], f"await {number}"
+        assert set(process_tree.children(os.getpid())) <= self._others, f"await {number}"
+        assert was_cancelled or awaits.count < number
+        return awaits.count
+
+
+@pytest.fixture
+def cancellations(
+    kind: str, method: str, temporary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Cancellations:
+    skip_without_sandbox()
+    return Cancellations(kind, method, temporary, tmp_path_factory.mktemp("work"))
+
+
+METHODS = ["start", "restart", "stop"]
+FIRST = {("local", "start"), ("sandbox", "restart"), ("landlock", "stop"), ("session", "start")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"), exhaustive(itertools.product(KINDS, METHODS), keep=FIRST.__contains__)
+)
+def test_nothing_is_left_by_a_cancellation_at_the_middle_await(
+    cancellations: Cancellations,
+) -> None:
+    middle = max(1, cancellations.cancel_at(sys.maxsize, late=False) // 2)
+    cancellations.cancel_at(middle, late=False)
+    cancellations.cancel_at(middle + 1, late=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_left_by_a_cancellation_at_any_await(
+    cancellations: Cancellations, late: bool
+) -> None:
+    for number in itertools.count(1):
+        if cancellations.cancel_at(number, late=late) < number:
             assert number > 1
             return
-        assert was_cancelled
 
 
 @pytest.mark.parametrize("method", ["start", "__aenter__"])
@@ -124,7 +142,7 @@ def test_start_that_is_cancelled_when_it_is_done_leaves_nothing(
     assert set(process_tree.children(os.getpid())) <= others
 
 
-def test_server_ends_with_its_owner_while_its_launcher_is_blocked(tmp_path: Path) -> None:
+async def test_server_ends_with_its_owner_while_its_launcher_is_blocked(tmp_path: Path) -> None:
     program = f"""
 import pathlib, sys, time, types
 package = sys.modules["cellblock"] = types.ModuleType("cellblock")
@@ -138,17 +156,14 @@ def launch(*_):
 main.main(launch)
 """
 
-    async def main() -> None:
-        sandbox = SandboxSpec((), (), {}, {}, 1000, "none", (), "name", (), {}, {})
-        spec = ServerSpec(ZygoteSpec(namespaces=True), CellLimits(), sandbox=sandbox)
-        starting = asyncio.ensure_future(start_server(program, spec))
-        while not (tmp_path / "launches").exists():
-            await asyncio.sleep(0.01)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-
-    asyncio.run(main())
+    sandbox = SandboxSpec((), (), {}, {}, 1000, "none", (), "name", (), {}, {})
+    spec = ServerSpec(ZygoteSpec(namespaces=True), CellLimits(), sandbox=sandbox)
+    starting = asyncio.ensure_future(start_server(program, spec))
+    while not (tmp_path / "launches").exists():
+        await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
 
 
 def test_missing_path_in_a_policy_is_reported(
@@ -163,44 +178,35 @@ def test_missing_path_in_a_policy_is_reported(
     assert list(temporary.iterdir()) == []
 
 
-def test_server_that_cannot_be_started_is_a_backend_error() -> None:
+async def test_an_error_names_the_server_that_cannot_be_started() -> None:
     with pytest.raises(BackendError, match="/nowhere/python"):
-        asyncio.run(start_server("", TenantSpec(), python="/nowhere/python"))
-
-
-def test_error_quotes_a_server_that_exits_at_once() -> None:
+        await start_server("", TenantSpec(), python="/nowhere/python")
     with pytest.raises(BackendError, match="famous last words"):
-        asyncio.run(start_server("import sys; sys.exit('famous last words')", TenantSpec()))
-
-
-def test_program_that_is_not_python_is_a_backend_error() -> None:
+        await start_server("import sys; sys.exit('famous last words')", TenantSpec())
     with pytest.raises(BackendError, match="/bin/true cannot be used as the Python"):
-        asyncio.run(find_interpreter("/bin/true"))
-    assert (
-        asyncio.run(find_interpreter(None)).version
-        == f"{sys.version_info[0]}.{sys.version_info[1]}"
-    )
+        await find_interpreter("/bin/true")
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert (await find_interpreter(None)).version == version
 
 
-def test_killed_server_is_not_a_result_of_the_program(tmp_path: Path, temporary: Path) -> None:
+async def test_killed_server_is_not_a_result_of_the_program(
+    tmp_path: Path, temporary: Path
+) -> None:
     tmp_path = tmp_path / "work"
 
-    async def main() -> None:
-        async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
-            running = asyncio.ensure_future(
-                executor.execute_code_blocks(
-                    [CodeBlock("open('runs', 'w'); import time; time.sleep(600)", "python")]
-                )
+    async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks(
+                [CodeBlock("open('runs', 'w'); import time; time.sleep(600)", "python")]
             )
-            while not (tmp_path / "runs").exists():
-                await asyncio.sleep(0.01)
-            assert executor.place.connection is not None
-            os.kill(executor.place.connection.pid, signal.SIGKILL)
-            with pytest.raises(BackendLost, match="ended unexpectedly"):
-                await running
-            await executor.restart()
-            result = await executor.execute_code_blocks([CodeBlock("print('again')", "python")])
-            assert result.output == "again\n"
-
-    asyncio.run(main())
+        )
+        while not (tmp_path / "runs").exists():
+            await asyncio.sleep(0.01)
+        assert executor.place.connection is not None
+        os.kill(executor.place.connection.pid, signal.SIGKILL)
+        with pytest.raises(BackendLost, match="ended unexpectedly"):
+            await running
+        await executor.restart()
+        result = await executor.execute_code_blocks([CodeBlock("print('again')", "python")])
+        assert result.output == "again\n"
     assert [path.name for path in temporary.iterdir()] == ["work"]

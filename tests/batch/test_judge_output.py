@@ -26,52 +26,46 @@ TWICE = (Case("2\n", "4\n"), Case("3\n", "6"))
 IN_PYTHON = "print(int(input()) * 2)"
 
 
-@pytest.mark.parametrize(
-    ("compare", "expected", "output", "difference"),
-    [
-        ("exact", "a\n", "a\n", ""),
-        ("exact", "a\n", "a", "line 2 should be '', but is missing"),
-        ("exact", "a", "a ", "line 1 should be 'a', but is 'a '"),
-        ("lines", "a \nb\n\n", "a\nb", ""),
-        ("lines", "", "\n", ""),
-        ("lines", "a\n\nb", "a\nb", "line 2 should be '', but is 'b'"),
-        ("lines", " a", "a", "line 1 should be ' a', but is 'a'"),
-        ("tokens", "1  2\n3", "1 2 3\n", ""),
-        ("tokens", "1 2", "12", "word 1 should be '1', but is '12'"),
-        ("tokens", "1 2", "1", "word 2 should be '2', but is missing"),
-    ],
-)
-def test_comparison(compare: Comparison, expected: str, output: str, difference: str) -> None:
-    assert find_difference(compare, expected, output) == difference
+COMPARISONS: list[tuple[Comparison, str, str, str]] = [
+    ("exact", "a\n", "a\n", ""),
+    ("exact", "a\n", "a", "line 2 should be '', but is missing"),
+    ("exact", "a", "a ", "line 1 should be 'a', but is 'a '"),
+    ("lines", "a \nb\n\n", "a\nb", ""),
+    ("lines", "", "\n", ""),
+    ("lines", "a\n\nb", "a\nb", "line 2 should be '', but is 'b'"),
+    ("lines", " a", "a", "line 1 should be ' a', but is 'a'"),
+    ("tokens", "1  2\n3", "1 2 3\n", ""),
+    ("tokens", "1 2", "12", "word 1 should be '1', but is '12'"),
+    ("tokens", "1 2", "1", "word 2 should be '2', but is missing"),
+]
 
 
-@pytest.mark.parametrize(
-    ("language", "program", "code"),
-    [
-        ("python", "", IN_PYTHON),
-        ("sh", "", "read x; echo $((x * 2))"),
-        ("bash", "", "read x; echo $((x * 2))"),
-        ("javascript", "node", "console.log(parseInt(require('fs').readFileSync(0)) * 2)"),
-        (
-            "c",
-            "gcc",
-            '#include <stdio.h>\nint main() { int x; scanf("%d", &x); printf("%d\\n", x * 2); }',
-        ),
-    ],
-)
-def test_languages(judging: Judging, language: str, program: str, code: str) -> None:
+def test_comparisons_name_the_first_difference() -> None:
+    found = [(*each[:3], find_difference(*each[:3])) for each in COMPARISONS]
+    assert found == COMPARISONS
+
+
+IN_C = '#include <stdio.h>\nint main() { int x; scanf("%d", &x); printf("%d\\n", x * 2); }'
+LANGUAGES = {
+    "python": ("", IN_PYTHON),
+    "sh": ("", "read x; echo $((x * 2))"),
+    "bash": ("", "read x; echo $((x * 2))"),
+    "javascript": ("node", "console.log(parseInt(require('fs').readFileSync(0)) * 2)"),
+    "c": ("gcc", IN_C),
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_languages(judging: Judging, language: str) -> None:
+    program, code = LANGUAGES[language]
     if program and not shutil.which(program):
         pytest.skip(f"{program} is not installed")
-    tests = InputOutputTests(cases=TWICE)
-    verdict = judging.judge(code, tests, language=language)
-    assert [(case.outcome, case.output) for case in verdict.cases] == [
-        ("passed", "4\n"),
-        ("passed", "6\n"),
-    ], verdict
+    verdict = judging.judge(code, InputOutputTests(cases=TWICE), language=language)
+    found = [(case.outcome, case.output) for case in verdict.cases]
+    assert found == [("passed", "4\n"), ("passed", "6\n")], verdict
     assert verdict.passed
-    assert not judging.judge(
-        code, InputOutputTests(cases=(Case("2", "5"),)), language=language
-    ).passed
+    wrong = InputOutputTests(cases=(Case("2", "5"),))
+    assert not judging.judge(code, wrong, language=language).passed
 
 
 def test_program_that_does_not_compile_is_an_error(judging: Judging) -> None:
@@ -162,20 +156,18 @@ def test_checker_decides(judging: Judging) -> None:
     assert verdict.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("checker", "message"),
-    [
-        ("1 / 0", "The checker itself failed: ZeroDivisionError: division by zero"),
-        ("import", "The checker itself failed: SyntaxError: invalid syntax"),
-        (
-            "while True: pass",
-            "The checker itself failed: Timeout: the limit of 0.3 CPU seconds.",
-        ),
-        ("import os\nos.kill(os.getpid(), 9)", "The checker itself failed: Exit code 137"),
-    ],
-)
-def test_checker_that_fails_is_named(judging: Judging, checker: str, message: str) -> None:
-    tests = CheckerTests(checker=checker, cases=(Case(),))
-    verdict = judging.judge("print(1)", tests, cpu_seconds=0.3)
-    assert (verdict.outcome, verdict.message) == ("error", f"Case 0: {message}")
-    assert verdict.cpu_seconds < 0.3
+FAILING_CHECKERS = {
+    "1 / 0": "ZeroDivisionError: division by zero",
+    "import": "SyntaxError: invalid syntax",
+    "while True: pass": "Timeout: the limit of 0.3 CPU seconds.",
+    "import os\nos.kill(os.getpid(), 9)": "Exit code 137",
+}
+
+
+def test_checkers_that_fail_are_named(judging: Judging) -> None:
+    for checker, message in FAILING_CHECKERS.items():
+        tests = CheckerTests(checker=checker, cases=(Case(),))
+        verdict = judging.judge("print(1)", tests, cpu_seconds=0.3)
+        assert verdict.outcome == "error"
+        assert verdict.message == f"Case 0: The checker itself failed: {message}"
+        assert verdict.cpu_seconds < 0.3

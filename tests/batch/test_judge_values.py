@@ -9,7 +9,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,20 +86,16 @@ class OtherNumber(float):
         return 2.0
 
 
-@pytest.mark.parametrize(
-    ("value", "plain"),
-    [
-        pytest.param(OrderedDict[str, int](a=1), {"a": 1}, id="ordered dict"),
-        pytest.param(Counter("aab"), {"a": 2, "b": 1}, id="counter"),
-        pytest.param(Pair(1, [2]), (1, [2]), id="named tuple"),
-        pytest.param(EqualNumber(1), 1, id="int"),
-        pytest.param(OtherNumber(1), 1.0, id="float"),
-    ],
-)
-def test_subclasses_become_plain(value: object, plain: object) -> None:
-    back = cross(value)
-    assert type(back) is type(plain)
-    assert back == plain
+def test_subclasses_become_plain() -> None:
+    for value, plain in (
+        (OrderedDict[str, int](a=1), {"a": 1}),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (Pair(1, [2]), (1, [2])),
+        (EqualNumber(1), 1),
+        (OtherNumber(1), 1.0),
+    ):
+        back = cross(value)
+        assert (type(back), back) == (type(plain), plain)
 
 
 @given(st.lists(TAGS | JSON).map(lambda parts: [*parts]) | st.tuples(TAGS, JSON).map(list))

@@ -263,19 +263,19 @@ def test_error_of_the_programs_ends_a_synchronous_batch() -> None:
         list(sync.run_many(programs()))
 
 
-@pytest.mark.parametrize(
-    ("programs", "options", "message"),
-    [
-        ([Program(id=name, code="") for name in "aba"], {}, "1 and 3 have the same ID, 'a'"),
-        (["print(1)"], {}, "Program 1 is a str"),
-        (3, {}, "an iterable of programs, not a int"),
-        ([], {"concurrency": 0}, "concurrency must be a whole number of at least 1"),
-        ([], {"retries": -1}, "retries must be a whole number of at least 0"),
-    ],
-)
-def test_wrong_argument_is_refused(programs: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        judge_all(programs, **options)
+WRONG_ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
+    ([Program(id=name, code="") for name in "aba"], {}, "1 and 3 have the same ID, 'a'"),
+    (["print(1)"], {}, "Program 1 is a str"),
+    (3, {}, "an iterable of programs, not a int"),
+    ([], {"concurrency": 0}, "concurrency must be a whole number of at least 1"),
+    ([], {"retries": -1}, "retries must be a whole number of at least 0"),
+]
+
+
+def test_wrong_arguments_are_refused() -> None:
+    for programs, options, message in WRONG_ARGUMENTS:
+        with pytest.raises(ValueError, match=message):
+            judge_all(programs, **options)
 
 
 def test_executor_with_a_work_folder_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,32 +41,37 @@ def command(*options: str, module: str = "benchmarks") -> subprocess.CompletedPr
     return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
+def measure(*options: str, module: str, rows: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the figures of a benchmark, which prints them as JSON."""
+    only = [word for row in rows for word in ("--only", row)]
+    done = command("--json", *options, *only, module=module)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)["figures"]
+
+
+@pytest.fixture
+def full_sandbox() -> None:
+    if reason := unavailable_reason():
+        pytest.skip(f"no full sandbox here: {reason}")
+
+
 # figures
 
 
-@pytest.mark.parametrize(
-    ("bound", "number", "holds"),
-    [
-        (Bound("at most", 0.15), 0.15, True),
-        (Bound("at most", 0.15), 0.151, False),
-        (Bound("at least", 3), 3, True),
-        (Bound("at least", 3), 2.99, False),
-    ],
-)
-def test_bound_includes_its_value(bound: Bound, number: float, holds: bool) -> None:
-    assert bound.holds(number) is holds
+def test_bound_includes_its_value() -> None:
+    most, least = Bound("at most", 0.15), Bound("at least", 3)
+    found = [most.holds(0.15), most.holds(0.151), least.holds(3), least.holds(2.99)]
+    assert found == [True, False, True, False]
+    sizes = [2 << 20, 30 << 20, 40 << 20]
+    figure = check_median("m", sizes, Bound("at most", 25), unit="MB", scale=1 / (1 << 20))
+    assert (figure.ours, figure.ratio, figure.ok, figure.must_be) == (30, None, False, "≤ 25 MB")
 
 
 def test_ratio_is_that_of_the_medians() -> None:
-    figure = compare_medians(
-        "m", [0.001, 0.002, 0.9], [0.010, 0.020, 0.7], Bound("at most", 0.15), unit="ms", scale=1000
-    )
-    assert (figure.ours, figure.theirs, figure.ratio, figure.ok) == (
-        2,
-        20,
-        pytest.approx(0.1),
-        True,
-    )
+    ours, theirs = [0.001, 0.002, 0.9], [0.010, 0.020, 0.7]
+    figure = compare_medians("m", ours, theirs, Bound("at most", 0.15), unit="ms", scale=1000)
+    found = (figure.ours, figure.theirs, figure.ratio, figure.ok)
+    assert found == (2, 20, pytest.approx(0.1), True)
     assert figure.to_dict()["rounds"] == 3
 
 
@@ -80,19 +87,14 @@ def test_noise_is_the_spread_of_the_rounds() -> None:
     assert compare_medians("m", [1.0], [1.0], Bound("at most", 1), unit="s").noise is None
 
 
-def test_single_median_is_checked_against_its_bound() -> None:
-    figure = check_median(
-        "m", [2 << 20, 30 << 20, 40 << 20], Bound("at most", 25), unit="MB", scale=1 / (1 << 20)
-    )
-    assert (figure.ours, figure.ratio, figure.ok, figure.must_be) == (30, None, False, "≤ 25 MB")
-
-
-def test_table_columns_are_aligned() -> None:
+def test_table_columns_are_aligned_and_an_unmeasured_figure_has_a_reason() -> None:
     good = format_figure(compare_medians("m", [1], [2], Bound("at most", 1), unit="ms"))
     bad = format_figure(check_median("m", [1], Bound("at least", 2)))
     assert good.endswith("  ok")
     assert bad.endswith("  NOT")
     assert table_header().index("  ok") == good.index("  ok") == bad.index("  NOT")
+    missing = format_figure(Figure("preload", note="pandas is not installed."))
+    assert missing.endswith("not measured\n    pandas is not installed.")
 
 
 def test_page_shows_users_side_by_side() -> None:
@@ -131,17 +133,8 @@ def test_table_of_a_page_is_replaced(tmp_path: Path) -> None:
     page.write_text("no comments\n", encoding="utf-8")
     with pytest.raises(ValueError, match="has no comments"):
         replace_table(page, "| new |\n")
-
-
-def test_performance_page_has_a_place_for_the_table() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert (page.count(FIRST), page.count(LAST)) == (1, 1)
-
-
-def test_unmeasured_figure_has_a_reason() -> None:
-    assert format_figure(Figure("preload", note="pandas is not installed.")).endswith(
-        "not measured\n    pandas is not installed."
-    )
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert (text.count(FIRST), text.count(LAST)) == (1, 1)
 
 
 # measuring
@@ -166,17 +159,10 @@ def test_call_times_exclude_the_pause() -> None:
     assert all(0.01 <= seconds < 0.5 for seconds in found)
 
 
-def test_quick_effort_is_smaller() -> None:
-    assert (Effort().pick(10, 1), Effort(quick=True).pick(10, 1)) == (10, 1)
-
-
-def test_failed_plain_process_raises() -> None:
+def test_plain_processes_are_measured_and_raise_if_they_fail() -> None:
     assert run_plain("-c", "print('hi')") == "hi\n"
     with pytest.raises(subprocess.CalledProcessError):
         run_plain("-c", "raise SystemExit(1)")
-
-
-def test_cpu_time_of_children_is_counted() -> None:
     try:
         with cpu_meter() as meter:
             before = meter.seconds()
@@ -187,16 +173,13 @@ def test_cpu_time_of_children_is_counted() -> None:
     assert found >= 0.2
 
 
-def test_results_of_another_caller_are_counted() -> None:
+def test_callers_are_counted_with_the_results_of_others() -> None:
     def mixed_up(caller: int, code: str) -> str:
         return "0 0\n" if caller else code.removeprefix("print('").removesuffix("')") + "\n"
 
     found = run_callers(3, 0.01, mixed_up)
     assert found.wrong_results == sum(found.counts[1:])
-
-
-def test_fairness_is_relative_to_the_median() -> None:
-    found = CallCounts((1, 4, 4, 4, 12), 0, 5.0)
+    found = CallCounts((1, 4, 4, 4, 12), 0, 5.0)  # fairness is relative to the median
     assert (found.fewest_of_median, found.most_of_median, found.rate) == (0.25, 3, 5)
 
 
@@ -212,18 +195,16 @@ def test_process_tree_includes_descendants() -> None:
     assert process.pid in found
 
 
-@pytest.mark.parametrize(
-    ("solution", "exit_code"), [("    return x + 1\n", 0), ("    return x\n", 1)]
-)
-def test_wrong_solution_fails(solution: str, exit_code: int) -> None:
+def test_wrong_solution_fails() -> None:
     problem = {
         "prompt": "def up(x):\n",
-        "canonical_solution": solution,
         "test": "def check(candidate):\n    assert candidate(1) == 2\n",
         "entry_point": "up",
     }
-    done = subprocess.run([sys.executable, "-c", program(problem)], capture_output=True)
-    assert done.returncode == exit_code
+    for solution, exit_code in (("    return x + 1\n", 0), ("    return x\n", 1)):
+        code = program({**problem, "canonical_solution": solution})
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+        assert done.returncode == exit_code
 
 
 # the command
@@ -243,28 +224,16 @@ def test_unmeasurable_row_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("full_sandbox")
 def test_command_prints_and_writes_json(tmp_path: Path) -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"no full sandbox here: {reason}")
-    done = command(
-        "--quick",
-        "--json",
-        "--output",
-        str(tmp_path / "report.json"),
-        "--only",
-        "stop",
-        "--only",
-        "import",
-    )
+    file = tmp_path / "report.json"
+    options = ["--quick", "--json", "--output", str(file), "--only", "stop", "--only", "import"]
+    done = command(*options)
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert report == json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert [figure["measure"] for figure in report["figures"]] == [
-        "`stop()`",
-        "`import cellblock`",
-        "import of an executor",
-    ]
-    assert [figure["rounds"] for figure in report["figures"]] == [3, 7, 7]
+    assert report == json.loads(file.read_text(encoding="utf-8"))
+    rounds = {figure["measure"]: figure["rounds"] for figure in report["figures"]}
+    assert rounds == {"`stop()`": 3, "`import cellblock`": 7, "import of an executor": 7}
     assert {"cores", "kernel", "python"} <= set(report["machine"])
 
 
@@ -272,65 +241,41 @@ SESSIONS = {
     "start-session": ["start until the first answer"],
     "cell": ["back to back, with copies", "back to back, without copies"],
     "spaced-cell": ["5 ms between, with copies"],
-    "fork": [
-        "10 small",
-        "10 small, first results",
-        "sandlock, 10 small, results",
-        "10 small, private memory of each",
-    ],
-    **{
-        row: [f"{held}: {operation}" for operation in ("checkpoint", "restore", "fork(2)")]
-        for row, held in (
-            ("copies-files", "50 files"),
-            ("copies-file", "a 10 MB file"),
-            ("copies-memory", "10 MB of memory"),
-        )
-    },
+    "fork": ["10 small", "10 small, first results", "sandlock, 10 small, results"]
+    + ["10 small, private memory of each"],
+    "copies-files": ["50 files: checkpoint", "50 files: restore", "50 files: fork(2)"],
+    "copies-file": [f"a 10 MB file: {act}" for act in ("checkpoint", "restore", "fork(2)")],
+    "copies-memory": [f"10 MB of memory: {act}" for act in ("checkpoint", "restore", "fork(2)")],
     "idle-sessions": ["memory of each of 2, with pandas"],
 }
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("full_sandbox")
 @pytest.mark.parametrize("row", SESSIONS)
 def test_live_sessions_are_measured(row: str) -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"no full sandbox here: {reason}")
     for name in ("ipykernel", "jupyter_client", "pandas", "sandlock"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-    done = command(
-        "--quick",
-        "--json",
-        "--only",
-        row,
-        "--sessions",
-        "2",
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    figures = json.loads(done.stdout)["figures"]
+    figures = measure("--quick", "--sessions", "2", module="benchmarks", rows=[row])
     assert [figure["measure"] for figure in figures] == SESSIONS[row]
     assert all(figure["ours"] > 0 for figure in figures), figures
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("full_sandbox")
 def test_growth_of_resources_is_measured() -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"no full sandbox here: {reason}")
-    done = command("--json", "--only", "cells", "--cells", "20", module="benchmarks.growth")
-    assert (done.returncode, done.stderr) == (0, "")
-    figures = {figure["measure"]: figure for figure in json.loads(done.stdout)["figures"]}
+    found = measure("--cells", "20", module="benchmarks.growth", rows=["cells"])
+    figures = {figure["measure"]: figure for figure in found}
     # The number of mounts is not checked: containers of tests that run in parallel change it.
     assert figures["20 cells with checkpoints: growth of processes"]["ok"]
     assert all(figure["ours_rounds"] for figure in figures.values())
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("full_sandbox")
 def test_batches_are_compared_with_plain_processes() -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"no full sandbox here: {reason}")
-    options = ["--only", "rate", "--only", "growth", "--runs", "30"]
-    done = command("--json", "--quick", *options, module="benchmarks.batch")
-    assert (done.returncode, done.stderr) == (0, "")
-    rate, growth = json.loads(done.stdout)["figures"]
+    options, rows = ("--quick", "--runs", "30"), ("rate", "growth")
+    rate, growth = measure(*options, module="benchmarks.batch", rows=rows)
     assert rate["ratio"] > 0
     assert "30 were run now: 30 programs: 30 passed" in growth["note"]
 
@@ -343,15 +288,14 @@ CONTAINERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_docker_blocks_are_compared_with_the_docker_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     image = docker_engine.use_shared_engine(monkeypatch, "python")
-    only = [word for row in CONTAINERS for word in ("--only", row)]
-    done = command("--quick", "--json", "--image", image, *only, module="benchmarks.docker")
-    assert (done.returncode, done.stderr) == (0, "")
-    figures = json.loads(done.stdout)["figures"]
+    options = ("--quick", "--image", image)
+    figures = measure(*options, module="benchmarks.docker", rows=CONTAINERS)
     assert [figure["measure"] for figure in figures] == list(CONTAINERS.values())
     assert all(figure["ours"] > 0 for figure in figures), figures
 
@@ -364,11 +308,9 @@ BOX = [
 ]
 
 
+@pytest.mark.slow
 def test_a_box_is_compared_with_plain_processes_and_files() -> None:
-    only = [word for row in ("exec", "files") for word in ("--only", row)]
-    done = command("--quick", "--json", *only, module="benchmarks.box")
-    assert (done.returncode, done.stderr) == (0, "")
-    figures = json.loads(done.stdout)["figures"]
+    figures = measure("--quick", module="benchmarks.box", rows=["exec", "files"])
     assert [figure["measure"] for figure in figures] == BOX
     assert all(figure["ours"] > 0 for figure in figures), figures
 
@@ -378,10 +320,7 @@ SERVE = {
         "trivial run over HTTP, beside in process",
         "trivial run over HTTP: time added by HTTP",
     ],
-    "64-clients": [
-        "8 clients at once, beside in process",
-        "8 clients at once: results of another client",
-    ],
+    "64-clients": ["8 clients at once, beside in process", "8 clients at once: results of another"],
     "load": ["10 sessions, 100 runs: requests that failed"],
     "kill-session": ["kill -9 of a session: sessions that cannot be used again"],
     "kill-server": ["kill -9 of the server: processes left"],
@@ -389,22 +328,21 @@ SERVE = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("full_sandbox")
 @pytest.mark.parametrize("row", SERVE)
 def test_the_server_is_measured(row: str) -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"no full sandbox here: {reason}")
     for name in ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-    options = ("--quick", "--json", "--sessions", "10", "--only", row)
-    done = command(*options, module="benchmarks.serve")
-    assert (done.returncode, done.stderr) == (0, "")
-    figures = json.loads(done.stdout)["figures"]
+    figures = measure("--quick", "--sessions", "10", module="benchmarks.serve", rows=[row])
     assert all(any(title in each["measure"] for each in figures) for title in SERVE[row]), figures
     # The figures that are not of time hold on a loaded machine too.
     assert all(each["ok"] for each in figures if not each["unit"]), figures
 
 
-def test_unknown_row_is_a_usage_error() -> None:
+@pytest.mark.slow
+def test_a_row_is_measured_and_an_unknown_one_is_a_usage_error() -> None:
+    figures = measure("--quick", module="benchmarks", rows=["import"])
+    assert [figure["rounds"] for figure in figures] == [7, 7]
     done = command("--only", "nothing")
     assert done.returncode == 2
     assert "invalid choice: 'nothing'" in done.stderr

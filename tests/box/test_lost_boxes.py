@@ -12,7 +12,6 @@ import pytest
 
 from cellblock import BoxGone, DockerSandbox, Sandbox
 from cellblock.box.base import Box
-from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
 from tests.executors.session import session_image
 
@@ -42,51 +41,40 @@ async def lose(box: Box, kill: Callable[[], object]) -> list[str]:
     return raised
 
 
-def test_a_box_whose_server_is_killed_is_gone() -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"the sandbox is not available: {reason}")
-
-    async def main() -> None:
-        async with Sandbox() as box:
-            connection = box.session.place.require_connection()
-            raised = await lose(box, lambda: os.kill(connection.pid, signal.SIGKILL))
-        assert {text for text in raised if "server ended unexpectedly" not in text} == set()
-        await box.close()
-
-    asyncio.run(main())
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_box_whose_server_is_killed_is_gone() -> None:
+    async with Sandbox() as box:
+        connection = box.session.place.require_connection()
+        raised = await lose(box, lambda: os.kill(connection.pid, signal.SIGKILL))
+    assert {text for text in raised if "server ended unexpectedly" not in text} == set()
+    await box.close()
 
 
 @pytest.mark.engine
-def test_a_box_whose_container_is_killed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_box_whose_container_is_killed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     image = session_image.use_session_image(monkeypatch)
-
-    async def main() -> None:
-        async with DockerSandbox(image) as box:
-            name = box.container
-            assert name is not None
-            engine = docker_engine.shared_engine()
-            raised = await lose(box, functools.partial(engine.docker, "kill", name))
-        assert {text for text in raised if "The box is gone" not in text} == set()
-
-    asyncio.run(main())
+    async with DockerSandbox(image) as box:
+        name = box.container
+        assert name is not None
+        engine = docker_engine.shared_engine()
+        raised = await lose(box, functools.partial(engine.docker, "kill", name))
+    assert {text for text in raised if "The box is gone" not in text} == set()
 
 
 @pytest.mark.engine
 @pytest.mark.slow
-def test_a_box_whose_container_does_not_answer_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_box_whose_container_does_not_answer_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     image = session_image.use_session_image(monkeypatch)
-
-    async def main() -> None:
-        async with DockerSandbox(image) as box:
-            name = box.container
-            assert name is not None
-            engine = docker_engine.shared_engine()
-            await box.exec("true")
-            engine.docker("pause", name)
-            try:
-                with pytest.raises(BoxGone, match="did not answer"):
-                    await box.exec("true")
-            finally:
-                engine.docker("unpause", name)
-
-    asyncio.run(main())
+    async with DockerSandbox(image) as box:
+        name = box.container
+        assert name is not None
+        engine = docker_engine.shared_engine()
+        await box.exec("true")
+        engine.docker("pause", name)
+        try:
+            with pytest.raises(BoxGone, match="did not answer"):
+                await box.exec("true")
+        finally:
+            engine.docker("unpause", name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import io
 import threading
@@ -16,29 +15,24 @@ from cellblock.box.base import Box
 from cellblock.box.files import Files
 from cellblock.box.process import Process
 from cellblock.box.shell import ShellSession
-from cellblock.sandbox.probe import unavailable_reason
 from cellblock.sync import box as sync_box
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[sync.Sandbox]:
-    if reason := unavailable_reason():
-        pytest.skip(f"the sandbox is not available: {reason}")
+def box(needs_sandbox: None) -> Iterator[sync.Sandbox]:
     with sync.Sandbox() as made:
         yield made
 
 
-@pytest.mark.parametrize(
-    "kind", [Box, Files, Process, ShellSession], ids=lambda kind: kind.__name__
-)
-def test_every_public_name_is_there_without_await(kind: type[object]) -> None:
-    face: type[object] = getattr(sync_box, kind.__name__)
-    for name in (name for name in vars(kind) if not name.startswith("_")):
-        shown = inspect.getattr_static(face, name)
-        assert not inspect.iscoroutinefunction(shown), name
-        if callable(shown):
-            theirs = inspect.signature(getattr(kind, name)).parameters
-            assert [*inspect.signature(shown).parameters] == [*theirs], name
+def test_every_public_name_is_there_without_await() -> None:
+    for kind in (Box, Files, Process, ShellSession):
+        face: type[object] = getattr(sync_box, kind.__name__)
+        for name in (name for name in vars(kind) if not name.startswith("_")):
+            shown = inspect.getattr_static(face, name)
+            assert not inspect.iscoroutinefunction(shown), name
+            if callable(shown):
+                theirs = inspect.signature(getattr(kind, name)).parameters
+                assert [*inspect.signature(shown).parameters] == [*theirs], name
 
 
 def test_commands_files_and_python_are_used_without_await(
@@ -114,9 +108,6 @@ def test_a_closed_box_is_gone() -> None:
         box.exec("true")
 
 
-def test_a_box_can_be_used_inside_a_running_event_loop(box: sync.Sandbox) -> None:
-    async def main() -> bytes:
-        return box.exec(["echo", "hi"]).stdout
-
-    assert asyncio.run(main()) == b"hi\n"
+async def test_a_box_can_be_used_inside_a_running_event_loop(box: sync.Sandbox) -> None:
+    assert box.exec(["echo", "hi"]).stdout == b"hi\n"
     assert inspect.iscoroutinefunction(Sandbox.exec)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from cellblock import Limits, Sandbox
 from cellblock.box.results import CommandResult
-from cellblock.sandbox.probe import unavailable_reason
 
 
 async def spawn(box: Sandbox, command: str) -> CommandResult:
@@ -36,14 +34,12 @@ RUNS: dict[str, Callable[[Sandbox, str], Awaitable[CommandResult]]] = {
 }
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_a_command_has_at_most_the_wall_seconds_of_the_box(run: str) -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"the sandbox is not available: {reason}")
-
-    async def main() -> None:
-        async with Sandbox(timeout=None, limits=Limits(wall_seconds=0.5)) as box:
-            result = await RUNS[run](box, "echo out; sleep 10")
-        assert (result.exit_code, result.timed_out, result.stdout) == (124, True, b"out\n")
-
-    asyncio.run(main())
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_command_has_at_most_the_wall_seconds_of_the_box() -> None:
+    async with Sandbox(timeout=None, limits=Limits(wall_seconds=0.5)) as box:
+        ends = [await run(box, "echo out; sleep 10") for run in RUNS.values()]
+    found = {
+        name: (end.exit_code, end.timed_out, end.stdout)
+        for name, end in zip(RUNS, ends, strict=True)
+    }
+    assert found == dict.fromkeys(RUNS, (124, True, b"out\n"))

@@ -74,8 +74,8 @@ def test_a_list_that_is_none_is_an_error() -> None:
         asyncio.run(Files(LyingBox()).list("a"))
 
 
-@pytest.mark.parametrize("number", [1 << 31, 1 << 70, -1, 0, 4095])
-def test_an_unknown_errno_is_an_input_output_error(number: int) -> None:
-    with pytest.raises(OSError, match="'a'") as caught:
-        check_box_answer(BoxAnswer(errno=number), "a")
-    assert caught.value.errno == errno.EIO
+def test_an_unknown_errno_is_an_input_output_error() -> None:
+    for number in (1 << 31, 1 << 70, -1, 0, 4095):
+        with pytest.raises(OSError, match="'a'") as caught:
+            check_box_answer(BoxAnswer(errno=number), "a")
+        assert caught.value.errno == errno.EIO

@@ -30,10 +30,11 @@ class LyingBox(BoxLife):
         return BoxAnswer(entries=(FileEntry("top", "/top", "folder", False, 0, 0o755, 0.0),)), b""
 
 
-@pytest.mark.parametrize("name", ["../outside", "..", ".", "", "a/b", "/tmp/outside", "a\0b"])
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, kind: str) -> None:
-    download = Download(LyingBox(name, kind), user="", room=None)
-    with pytest.raises(OSError, match="invalid name"):
-        asyncio.run(download.run("top", tmp_path / "target"))
-    assert [path.name for path in tmp_path.rglob("*")] == ["target"]
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
+    for kind in ("file", "folder"):
+        for name in ("../outside", "..", ".", "", "a/b", "/tmp/outside", "a\0b"):
+            download = Download(LyingBox(name, kind), user="", room=None)
+            with pytest.raises(OSError, match="invalid name"):
+                asyncio.run(download.run("top", tmp_path / "target"))
+            assert [path.name for path in tmp_path.rglob("*")] == ["target"]
+            (tmp_path / "target").rmdir()

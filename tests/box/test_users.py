@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,31 +13,12 @@ import pytest
 from cellblock import CommandResult, Sandbox, SandboxSessionCodeExecutor, UserUnsupported
 from cellblock.runtime.messages import MountSpec
 from cellblock.runtime.spec import SubIds
-from cellblock.sandbox.probe import find_sub_ids, unavailable_reason
 from cellblock.sandbox.setup.left_files import LeftFiles
-from tests.plain_user import unprivileged_command
+from tests.executors.programs import run_as_plain_user
 from tests.sandbox.images.small_root import make_root
+from tests.suite.tiers import exhaustive
 
-
-@pytest.fixture(autouse=True)
-def needs_users() -> None:
-    if reason := unavailable_reason():
-        pytest.skip(f"the sandbox is not available: {reason}")
-    if isinstance(found := find_sub_ids(), str):
-        pytest.skip(f"one user: {found}")
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture
-def box(runner: asyncio.Runner) -> Iterator[Sandbox]:
-    box = Sandbox(users=True)
-    yield box
-    runner.run(box.close())
+pytestmark = [pytest.mark.depends_on_user, pytest.mark.usefixtures("needs_users")]
 
 
 def output(result: CommandResult) -> str:
@@ -52,118 +31,96 @@ def owners(folder: Path) -> set[tuple[int, int]]:
     return {(status.st_uid, status.st_gid) for status in (os.lstat(path) for path in paths)}
 
 
-def test_root_makes_a_user_who_has_files_and_groups(box: Sandbox, runner: asyncio.Runner) -> None:
-    async def main() -> None:
-        output(await box.exec("groupadd -g 77 more && useradd -m -G more ann", user="root"))
-        said = output(await box.exec("id -un; id -Gn; echo $HOME $USER; pwd", user="ann"))
-        assert said == "ann\nann more\n/home/ann ann\n/workspace\n"
-        await box.files.write("/home/ann/note", "hers", user="ann")
-        found = output(
-            await box.exec("stat -c %U:%G /home/ann/note; su ann -c 'cat ~/note'", user=0)
-        )
-        assert found == "ann:ann\nhers"
-        number = int(output(await box.exec(["id", "-u", "ann"])))
-        assert output(await box.exec(["whoami"], user=number)) == "ann\n"
-        output(await box.exec("chmod 700 /home/ann", user="ann"))
-        with pytest.raises(PermissionError):
-            await box.files.read("/home/ann/note")
-        output(await box.exec("userdel -r ann", user="root"))
-        with pytest.raises(UserUnsupported, match="the box has no user 'ann'"):
-            await box.exec(["true"], user="ann")
-
-    runner.run(main())
+async def test_root_makes_a_user_who_has_files_and_groups(box: Sandbox) -> None:
+    output(await box.exec("groupadd -g 77 more && useradd -m -G more ann", user="root"))
+    said = output(await box.exec("id -un; id -Gn; echo $HOME $USER; pwd", user="ann"))
+    assert said == "ann\nann more\n/home/ann ann\n/workspace\n"
+    await box.files.write("/home/ann/note", "hers", user="ann")
+    found = output(await box.exec("stat -c %U:%G /home/ann/note; su ann -c 'cat ~/note'", user=0))
+    assert found == "ann:ann\nhers"
+    number = int(output(await box.exec(["id", "-u", "ann"])))
+    assert output(await box.exec(["whoami"], user=number)) == "ann\n"
+    output(await box.exec("chmod 700 /home/ann", user="ann"))
+    with pytest.raises(PermissionError):
+        await box.files.read("/home/ann/note")
+    output(await box.exec("userdel -r ann", user="root"))
+    with pytest.raises(UserUnsupported, match="the box has no user 'ann'"):
+        await box.exec(["true"], user="ann")
 
 
-def test_the_default_user_stays_what_it_is(box: Sandbox, runner: asyncio.Runner) -> None:
-    async def main() -> None:
-        said = output(await box.exec("id -un; grep CapPrm /proc/self/status; touch /etc/x || true"))
-        assert said == "cell\nCapPrm:\t0000000000000000\n"
-        for user in ("cell", 1000, "1000"):
-            assert (
-                output(await box.exec("whoami; grep CapPrm /proc/self/status", user=user)) == said
-            )
-        found = await box.exec(["stat", "-c", "%U", "/", "/etc", "/tmp", "/var/tmp", "/usr/.."])
-        assert {*output(found).split()} == {"root"}
-        result = await box.run_code("import os; print(os.getuid())")
-        assert result.output == "1000\n"
-
-    runner.run(main())
+async def test_the_default_user_stays_what_it_is(box: Sandbox) -> None:
+    said = output(await box.exec("id -un; grep CapPrm /proc/self/status; touch /etc/x || true"))
+    assert said == "cell\nCapPrm:\t0000000000000000\n"
+    for user in ("cell", 1000, "1000"):
+        assert output(await box.exec("whoami; grep CapPrm /proc/self/status", user=user)) == said
+    found = await box.exec(["stat", "-c", "%U", "/", "/etc", "/tmp", "/var/tmp", "/usr/.."])
+    assert {*output(found).split()} == {"root"}
+    result = await box.run_code("import os; print(os.getuid())")
+    assert result.output == "1000\n"
 
 
-def test_all_ways_to_start_a_command_take_a_user(box: Sandbox, runner: asyncio.Runner) -> None:
-    async def main() -> None:
-        process = await box.spawn(["cat"], user="root")
-        assert output(await box.exec(["ps", "-o", "user=", "-C", "cat"], user="root")) == "root\n"
-        await process.send(b"through")
-        await process.close_stdin()
-        assert (await process.wait()).stdout == b"through"
-        async with box.shell(user="root") as shell:
-            assert (await shell.run("cd /root && pwd && whoami")).stdout_text == "/root\nroot\n"
-        # What a command has left lives on, and another one of the same user can end it.
-        output(await box.exec("setsid sleep 1000 >/dev/null 2>&1 &", user="root"))
-        assert len(await box.commands()) == 1
-        output(await box.exec("until pkill -x sleep; do sleep 0.01; done", user="root"))
-        result = await box.exec("sleep 1000 & sleep 1000", user="root", timeout=0.3)
-        assert result.timed_out
-        assert await box.commands() == []
-
-    runner.run(main())
+async def test_all_ways_to_start_a_command_take_a_user(box: Sandbox) -> None:
+    process = await box.spawn(["cat"], user="root")
+    assert output(await box.exec(["ps", "-o", "user=", "-C", "cat"], user="root")) == "root\n"
+    await process.send(b"through")
+    await process.close_stdin()
+    assert (await process.wait()).stdout == b"through"
+    async with box.shell(user="root") as shell:
+        assert (await shell.run("cd /root && pwd && whoami")).stdout_text == "/root\nroot\n"
+    # What a command has left lives on, and another one of the same user can end it.
+    output(await box.exec("setsid sleep 1000 >/dev/null 2>&1 &", user="root"))
+    assert len(await box.commands()) == 1
+    output(await box.exec("until pkill -x sleep; do sleep 0.01; done", user="root"))
+    result = await box.exec("sleep 1000 & sleep 1000", user="root", timeout=0.3)
+    assert result.timed_out
+    assert await box.commands() == []
 
 
-@pytest.mark.parametrize("user", ["nobody", "70000", 70000, 1 << 31])
-def test_a_user_that_cannot_be_had_is_refused(
-    box: Sandbox, runner: asyncio.Runner, user: str | int
-) -> None:
-    for call in (lambda: box.exec(["true"], user=user), lambda: box.files.list(".", user=user)):
-        with pytest.raises(UserUnsupported, match="the box has no user"):
-            runner.run(call())
+async def test_a_user_that_cannot_be_had_is_refused(box: Sandbox) -> None:
+    for user in ("nobody", "70000", 70000, 1 << 31):
+        for call in (box.exec(["true"], user=user), box.files.list(".", user=user)):
+            with pytest.raises(UserUnsupported, match="the box has no user"):
+                await call
 
 
-def test_hostile_lists_of_users_harm_nothing(box: Sandbox, runner: asyncio.Runner) -> None:
-    async def main() -> None:
-        keep = "cp -p /etc/passwd /tmp/passwd; rm /etc/passwd; "
-        for change in (
-            "mkfifo /etc/passwd",
-            "ln -s /dev/zero /etc/passwd",
-            "echo : > /etc/passwd",
-            "echo 'cell:x:²:0::/:/bin/sh' > /etc/passwd",
-            f"echo 'cell:x:{'9' * 5000}:0::/:/bin/sh' > /etc/passwd",
-        ):
-            output(await box.exec(keep + change, user="root"))
-            with pytest.raises(UserUnsupported):
-                await box.exec(["true"], user="cell")
-            assert output(await box.exec(["echo", "on"])) == "on\n"
-            output(await box.exec("rm /etc/passwd; cp -p /tmp/passwd /etc/passwd", user=0))
-        assert output(await box.exec(["whoami"], user="cell")) == "cell\n"
-
-    runner.run(main())
+async def test_hostile_lists_of_users_harm_nothing(box: Sandbox) -> None:
+    keep = "cp -p /etc/passwd /tmp/passwd; rm /etc/passwd; "
+    for change in (
+        "mkfifo /etc/passwd",
+        "ln -s /dev/zero /etc/passwd",
+        "echo : > /etc/passwd",
+        "echo 'cell:x:²:0::/:/bin/sh' > /etc/passwd",
+        f"echo 'cell:x:{'9' * 5000}:0::/:/bin/sh' > /etc/passwd",
+    ):
+        output(await box.exec(keep + change, user="root"))
+        with pytest.raises(UserUnsupported):
+            await box.exec(["true"], user="cell")
+        assert output(await box.exec(["echo", "on"])) == "on\n"
+        output(await box.exec("rm /etc/passwd; cp -p /tmp/passwd /etc/passwd", user=0))
+    assert output(await box.exec(["whoami"], user="cell")) == "cell\n"
 
 
-def test_what_others_leave_belongs_to_the_caller_after_the_end(tmp_path: Path) -> None:
+async def test_what_others_leave_belongs_to_the_caller_after_the_end(tmp_path: Path) -> None:
     leave = "mkdir -p a/b; echo 1 > a/b/f; chmod 600 a/b/f; ln -s f a/l; chown 5:6 a; chmod 700 a"
     before = owners(tmp_path)
-
-    async def main() -> None:
-        async with Sandbox(users=True, work_dir=tmp_path) as box:
-            output(await box.exec(leave, user="root"))
-            output(await box.exec("touch mine; chown 3 mine; chown 4 .", user="root"))
-            assert owners(tmp_path) != before
-            checkpoint = await box.checkpoint()
-            assert owners(tmp_path) == before
-            output(await box.exec("rm -r a; touch new", user="root"))
-            await box.restore(checkpoint)
-            (copy,) = await box.fork()
-            async with copy:
-                assert output(await copy.exec(["cat", "a/b/f"])) == "1\n"
-                with pytest.raises(UserUnsupported, match="a copy of a box has one user"):
-                    await copy.exec(["true"], user="root")
-            output(await box.exec("touch late; chmod 700 .; mkdir -m 0 /home/cell/x", user="root"))
-            assert isinstance(box.session, SandboxSessionCodeExecutor)
-            scratch = box.session.place.scratch
-        assert scratch is not None
-        assert not scratch.exists()
-
-    asyncio.run(main())
+    async with Sandbox(users=True, work_dir=tmp_path) as box:
+        output(await box.exec(leave, user="root"))
+        output(await box.exec("touch mine; chown 3 mine; chown 4 .", user="root"))
+        assert owners(tmp_path) != before
+        checkpoint = await box.checkpoint()
+        assert owners(tmp_path) == before
+        output(await box.exec("rm -r a; touch new", user="root"))
+        await box.restore(checkpoint)
+        (copy,) = await box.fork()
+        async with copy:
+            assert output(await copy.exec(["cat", "a/b/f"])) == "1\n"
+            with pytest.raises(UserUnsupported, match="a copy of a box has one user"):
+                await copy.exec(["true"], user="root")
+        output(await box.exec("touch late; chmod 700 .; mkdir -m 0 /home/cell/x", user="root"))
+        assert isinstance(box.session, SandboxSessionCodeExecutor)
+        scratch = box.session.place.scratch
+    assert scratch is not None
+    assert not scratch.exists()
     assert owners(tmp_path) == before
     assert (tmp_path / "a" / "b" / "f").read_text() == "1\n"
     assert (tmp_path / "late").exists()
@@ -181,23 +138,19 @@ while True:
 """
 
 
-@pytest.mark.parametrize("attempt", range(5))
-def test_files_are_taken_back_when_the_server_is_killed(tmp_path: Path, attempt: int) -> None:
+@pytest.mark.parametrize("attempt", exhaustive(range(5)))
+async def test_files_are_taken_back_when_the_server_is_killed(tmp_path: Path, attempt: int) -> None:
     """Also those that the box makes while it is being ended."""
     before = owners(tmp_path)
-
-    async def main() -> None:
-        async with Sandbox(users=True, work_dir=tmp_path) as box:
-            output(await box.exec("mkdir -m 700 a; touch a/f", user="root"))
-            await box.spawn(["python3", "-c", BUSY], user="root")
-            while len(list(tmp_path.iterdir())) < 2:
-                await asyncio.sleep(0.01)
-            connection = box.session.place.require_connection()
-            os.kill(connection.pid, signal.SIGKILL)
-
-    asyncio.run(main())
+    async with Sandbox(users=True, work_dir=tmp_path) as box:
+        output(await box.exec("mkdir -m 700 a; touch a/f", user="root"))
+        await box.spawn(["python3", "-c", BUSY], user="root")
+        while len(list(tmp_path.iterdir())) < 2:
+            await asyncio.sleep(0.01)
+        connection = box.session.place.require_connection()
+        os.kill(connection.pid, signal.SIGKILL)
     while os.stat(tmp_path / "a").st_uid != os.geteuid() or owners(tmp_path) != before:
-        time.sleep(0.01)  # until what outlives the server has done it
+        await asyncio.sleep(0.01)  # until what outlives the server has done it
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make files of others")
@@ -219,55 +172,44 @@ def test_only_what_has_changed_is_taken_back(tmp_path: Path) -> None:
     assert found == {"old": (200001, 300001), "new": owner, "foreign": (400000, 400000)}
 
 
-def test_a_kept_box_has_users_in_every_process(tmp_path: Path) -> None:
+async def test_a_kept_box_has_users_in_every_process(tmp_path: Path) -> None:
     before = owners(tmp_path)
-
-    async def main() -> None:
-        async with Sandbox(users=True, kept=True, work_dir=tmp_path) as box:
-            output(await box.exec("mkdir -m 700 a; touch a/f", user="root"))
-        attached = await Sandbox.attach(box.ref())
-        try:
-            assert output(await attached.exec(["whoami"], user="root")) == "root\n"
-            assert attached.guarantees()[-1].property == "users"
-            await attached.checkpoint()
-            assert owners(tmp_path) == before
-            output(await attached.exec("touch late", user="root"))
-        finally:
-            await attached.close()
-
-    asyncio.run(main())
+    async with Sandbox(users=True, kept=True, work_dir=tmp_path) as box:
+        output(await box.exec("mkdir -m 700 a; touch a/f", user="root"))
+    attached = await Sandbox.attach(box.ref())
+    try:
+        assert output(await attached.exec(["whoami"], user="root")) == "root\n"
+        assert attached.guarantees()[-1].property == "users"
+        await attached.checkpoint()
+        assert owners(tmp_path) == before
+        output(await attached.exec("touch late", user="root"))
+    finally:
+        await attached.close()
     assert (tmp_path / "late").exists()
     assert owners(tmp_path) == before
 
 
-def test_a_root_file_system_has_users_of_its_own(tmp_path: Path) -> None:
+async def test_a_root_file_system_has_users_of_its_own(tmp_path: Path) -> None:
     root = make_root(tmp_path / "root")
-
-    async def main() -> None:
-        async with Sandbox(users=True, root=root) as box:
-            output(await box.exec("echo 'eve:x:1234:1234::/eve:/bin/sh' >> /etc/passwd", user=0))
-            output(await box.exec(["mkdir", "-m", "777", "/eve"], user="root"))
-            await box.files.write("/eve/f", "hers", user="eve", mode=0o600)
-            with pytest.raises(PermissionError):
-                await box.files.read("/eve/f")
-            assert output(await box.exec("cat ~/f; echo $HOME", user="eve")) == "hers/eve\n"
-            await box.checkpoint()
-            assert await box.files.read("/eve/f", user="root") == b"hers"
-
-    asyncio.run(main())
+    async with Sandbox(users=True, root=root) as box:
+        output(await box.exec("echo 'eve:x:1234:1234::/eve:/bin/sh' >> /etc/passwd", user=0))
+        output(await box.exec(["mkdir", "-m", "777", "/eve"], user="root"))
+        await box.files.write("/eve/f", "hers", user="eve", mode=0o600)
+        with pytest.raises(PermissionError):
+            await box.files.read("/eve/f")
+        assert output(await box.exec("cat ~/f; echo $HOME", user="eve")) == "hers/eve\n"
+        await box.checkpoint()
+        assert await box.files.read("/eve/f", user="root") == b"hers"
     assert not (root / "eve").exists()
 
 
-def test_a_box_says_which_users_it_can_have() -> None:
-    async def main() -> None:
-        async with Sandbox() as box:
-            with pytest.raises(UserUnsupported, match="'root' here: pass users=True"):
-                await box.exec(["true"], user="root")
-            assert "users" not in {each.property for each in box.guarantees()}
-        levels = {each.property: each.level for each in Sandbox(users=True).guarantees()}
-        assert levels["users"] == "enforced"
-
-    asyncio.run(main())
+async def test_a_box_says_which_users_it_can_have() -> None:
+    async with Sandbox() as box:
+        with pytest.raises(UserUnsupported, match="'root' here: pass users=True"):
+            await box.exec(["true"], user="root")
+        assert "users" not in {each.property for each in box.guarantees()}
+    levels = {each.property: each.level for each in Sandbox(users=True).guarantees()}
+    assert levels["users"] == "enforced"
 
 
 SAYS = """
@@ -284,10 +226,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without sub-IDs")
 def test_a_user_without_sub_ids_is_told_what_to_do() -> None:
-    if (command := unprivileged_command("-c", SAYS)) is None:
-        pytest.skip("no Python for an unprivileged user")
-    argv, environment = command
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    done = run_as_plain_user("-c", SAYS)
     level, user, *error = done.stdout.split("\n")
     assert "not possible here /etc/subuid has no IDs for" in level
     assert user == "1000"

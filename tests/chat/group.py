@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellblock.chat import Agent, ConversableAgent, GroupChat, GroupChatManager
+from cellblock.chat import GroupChat, GroupChatManager
 from cellblock.models import ReplayChatCompletionClient
-
-
-def speaker(name: str, *replies: Any, **options: Any) -> ConversableAgent:
-    """Return an agent without a model that says `replies`, then has no reply."""
-    options = {"human_input_mode": "NEVER", "llm_config": False, **options}
-    agent = ConversableAgent(name, **options)
-    left = list(replies)
-
-    def reply(recipient: Any, messages: Any, sender: Any, config: Any) -> tuple[bool, Any]:
-        return True, left.pop(0) if left else None
-
-    agent.register_reply([Agent, None], reply, position=len(agent._reply_func_list))
-    return agent
+from tests.chat.scripted import scripted
 
 
 def speakers(names: str = "abc", replies: int = 9, **options: Any) -> list[Any]:
     """Return an agent for each letter; agent `a` says a1, a2, …"""
     return [
-        speaker(name, *(f"{name}{number}" for number in range(1, replies + 1)), **options)
+        scripted(name, *(f"{name}{number}" for number in range(1, replies + 1)), **options)
         for name in names
     ]
 

@@ -33,6 +33,7 @@ def test_the_conversation_with_one_agent_is_cleared() -> None:
     a = agent_with(b, c, messages=texts(*"12"))
     a.clear_history(b)
     assert contents(a.chat_messages[b]) == []
+    assert a.last_message(b) is None
     assert contents(a.chat_messages[c]) == ["1", "2"]
 
 

@@ -11,7 +11,6 @@ from cellblock.chat import (
     Agent,
     ConversableAgent,
     InvalidCarryOverType,
-    a_initiate_chats,
     initiate_chats,
 )
 from tests.chat.console import console
@@ -19,59 +18,16 @@ from tests.chat.scripted import contents, scripted
 
 
 def entry(recipient: ConversableAgent, message: str = "m", **options: Any) -> dict[str, Any]:
-    return {
-        "recipient": recipient,
-        "message": message,
-        "max_turns": 1,
-        "silent": True,
-        **options,
-    }
+    return {"recipient": recipient, "message": message, "max_turns": 1, "silent": True, **options}
 
 
 def agents(names: str) -> list[ConversableAgent]:
     return [scripted(name, *[f"{name}{i}" for i in range(1, 5)]) for name in names]
 
 
-def test_summaries_go_on_to_the_chats_behind() -> None:
-    a, b, c, d = agents("abcd")
-    results = a.initiate_chats(
-        [
-            entry(b),
-            entry(c, carryover="own"),
-            entry(d, finished_chat_indexes_to_exclude_from_carryover=[0]),
-        ]
-    )
-    firsts = [contents(result.chat_history)[0] for result in results]
-    assert firsts == ["m", "m\nContext: \nown\nb1", "m\nContext: \nc1"]
-    assert a.get_chat_results() == results
-    assert a.get_chat_results(-1) is results[-1]
-
-
-def test_an_agent_without_chats_has_no_results() -> None:
-    assert scripted("a").get_chat_results() == []
-
-
-def test_each_entry_names_its_sender() -> None:
-    a, b, c = agents("abc")
-    results = initiate_chats([entry(b, sender=a), entry(c, sender=b)])
-    assert [result.chat_history[0]["name"] for result in results if result.chat_history] == [
-        "a",
-        "b",
-    ]
-    assert initiate_chats([]) == []
-
-
-def test_a_queue_can_run_again() -> None:
-    a, b, c = agents("abc")
-    queue = [entry(b, sender=a), entry(c, sender=a, carryover="own")]
-    before = [dict(each) for each in queue]
-    initiate_chats(queue)
-    assert queue == before
-    assert contents(a.initiate_chats(queue)[1].chat_history)[0] == "m\nContext: \nown\nb2"
-
-
 def test_results_of_finished_chats_stay_when_one_fails() -> None:
     a, b = agents("ab")
+    assert a.get_chat_results() == []
     with pytest.raises(RuntimeError, match="broken"):
         a.initiate_chats([entry(b), entry(scripted("bad", RuntimeError("broken")))])
     assert [result.summary for result in a.get_chat_results()] == ["b1"]
@@ -100,43 +56,6 @@ def test_a_repeated_recipient_and_a_missing_message_are_warned_of() -> None:
     with console("typed"), pytest.warns(UserWarning, match="message is not provided"):
         result = a.initiate_chats([{"recipient": b, "max_turns": 1, "silent": True}])
     assert contents(result[0].chat_history)[0] == "typed"
-
-
-def test_the_start_of_a_chat_is_printed_unless_it_is_silent() -> None:
-    a, b = agents("ab")
-    stars = "\n" + "*" * 80 + "\n"
-    with console() as stream:
-        a.initiate_chats([entry(b, silent=False, verbose=True, carryover=["C", {"content": "D"}])])
-    assert stream.text.startswith(
-        f"{stars}Starting a new chat....\nMessage:\nm\nCarryover:\nC\nD\n{stars}a (to b):\n"
-    )
-    with console() as stream:
-        a.initiate_chats([entry(b, verbose=True)])
-    assert stream.text == ""
-
-
-def test_a_chat_waits_for_its_prerequisites() -> None:
-    a, b, c, d = agents("abcd")
-    queue = [
-        entry(d, chat_id="last", prerequisites=["first", 2], carryover="own"),
-        entry(c, chat_id=2, prerequisites=["first"]),
-        entry(b, chat_id="first"),
-    ]
-    results = asyncio.run(a.a_initiate_chats(queue))
-    assert list(results) == ["first", 2, "last"]
-    assert contents(results["last"].chat_history)[0] == "m\nContext: \nown\nb1\nc1"
-    assert [result.chat_id for result in results.values()] == ["first", 2, "last"]
-    assert a.get_chat_results("last") is results["last"]
-
-
-def test_an_excluded_prerequisite_is_not_carried_over() -> None:
-    a, b, c = agents("abc")
-    excluded: dict[str, Any] = {"finished_chat_indexes_to_exclude_from_carryover": [1]}
-    queue = [
-        entry(b, sender=a, chat_id=1),
-        entry(c, sender=a, chat_id=2, prerequisites=[1], **excluded),
-    ]
-    assert contents(asyncio.run(a_initiate_chats(queue))[2].chat_history)[0] == "m"
 
 
 class Waiting(ConversableAgent):

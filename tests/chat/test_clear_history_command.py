@@ -14,29 +14,31 @@ from cellblock.chat.groups.clear_history_command import (
     read_clear_history_command,
 )
 from tests.chat.console import console
-from tests.chat.group import manager_of, said, speaker, speakers
+from tests.chat.group import manager_of, said, speakers
+from tests.chat.scripted import scripted
+
+COMMANDS: list[tuple[str, str | None, int, str]] = [
+    ("CLEAR HISTORY", None, 0, ""),
+    ("please clear history now", None, 0, "please now"),
+    ("CLEAR HISTORY bob and go", "bob", 0, "and go"),
+    ("clear history bob. How are you?", "bob", 0, "How are you?"),
+    ("CLEAR HISTORY 2 go", None, 2, "go"),
+    ("CLEAR HISTORY bob 2, go", "bob", 2, "go"),
+    ("CLEAR HISTORY 2 bob", "bob", 2, ""),
+    ("CLEAR HISTORY, bob, alice", "bob", 0, "alice"),
+    ("CLEAR HISTORY Bob", None, 0, "Bob"),
+    ("CLEAR HISTORY -1", None, 0, "-1"),
+    ("CLEAR\nHISTORY bob", "bob", 0, ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "agent", "keep", "rest"),
-    [
-        ("CLEAR HISTORY", None, 0, ""),
-        ("please clear history now", None, 0, "please now"),
-        ("CLEAR HISTORY bob and go", "bob", 0, "and go"),
-        ("clear history bob. How are you?", "bob", 0, "How are you?"),
-        ("CLEAR HISTORY 2 go", None, 2, "go"),
-        ("CLEAR HISTORY bob 2, go", "bob", 2, "go"),
-        ("CLEAR HISTORY 2 bob", "bob", 2, ""),
-        ("CLEAR HISTORY, bob, alice", "bob", 0, "alice"),
-        ("CLEAR HISTORY Bob", None, 0, "Bob"),
-        ("CLEAR HISTORY -1", None, 0, "-1"),
-        ("CLEAR\nHISTORY bob", "bob", 0, ""),
-    ],
-)
-def test_the_command_is_read(text: str, agent: str | None, keep: int, rest: str) -> None:
-    assert has_clear_history_command(text)
-    command = read_clear_history_command(text, ["alice", "bob"])
-    assert command == ClearHistoryCommand(agent, keep, rest)
+def test_the_command_is_read() -> None:
+    faults: list[tuple[str, ClearHistoryCommand]] = []
+    for text, agent, keep, rest in COMMANDS:
+        found = read_clear_history_command(text, ["alice", "bob"])
+        if found != ClearHistoryCommand(agent, keep, rest) or not has_clear_history_command(text):
+            faults.append((text, found))
+    assert faults == []
 
 
 @pytest.mark.parametrize("content", ["CLEARHISTORY", "clear the history", "", None, [], 5])
@@ -88,7 +90,7 @@ def test_it_is_plain_text_unless_it_is_enabled() -> None:
 
 
 def test_a_model_cannot_clear_the_history() -> None:
-    agents = [*speakers("a"), speaker("b", "CLEAR HISTORY")]
+    agents = [*speakers("a"), scripted("b", "CLEAR HISTORY")]
     manager = manager_of(agents, max_round=3, enable_clear_history=True)
     first: Any = agents[0]
     first.initiate_chat(manager, message="go")
@@ -97,7 +99,7 @@ def test_a_model_cannot_clear_the_history() -> None:
 
 def test_a_call_stays_with_the_answer_that_interrupts_it() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "double", "arguments": "{}"}}
-    caller = speaker("caller", {"content": None, "tool_calls": [call]})
+    caller = scripted("caller", {"content": None, "tool_calls": [call]})
     human = UserProxyAgent("human", code_execution_config=False)
     agents: list[Any] = [*speakers("a"), caller, human]
     manager = manager_of(agents, max_round=3, enable_clear_history=True, func_call_filter=False)
@@ -110,8 +112,8 @@ def test_a_call_stays_with_the_answer_that_interrupts_it() -> None:
 
 def test_a_result_that_is_kept_keeps_its_call() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "double", "arguments": "{}"}}
-    caller = speaker("caller", {"content": None, "tool_calls": [call]})
-    helper = speaker("helper", function_map={"double": lambda: 2})
+    caller = scripted("caller", {"content": None, "tool_calls": [call]})
+    helper = scripted("helper", function_map={"double": lambda: 2})
     human = UserProxyAgent("human", code_execution_config=False)
     agents = [*speakers("a"), caller, helper, human]
     manager = manager_of(agents, max_round=4, enable_clear_history=True)

@@ -77,6 +77,7 @@ def package_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
     server.server_close()
 
 
+@pytest.mark.slow
 def test_later_code_imports_what_earlier_code_installed(package_index: str) -> None:
     one = agent()
     code = "import tiny\nprint(tiny.ANSWER)"

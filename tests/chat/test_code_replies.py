@@ -59,42 +59,6 @@ THOUGHT = f"<think>\n{HELLO}</think>\nNo."
 # the dict form
 
 
-def test_the_dict_form_runs_each_block_and_prints_its_number(tmp_path: Path) -> None:
-    text = HELLO + "then\n" + fenced("", "print('there')") + fenced("sh", "echo you")
-    reply, printed = reply_and_print(in_sandbox(tmp_path), text)
-    assert reply == f"{SUCCESS}\nhi\n\nthere\n\nyou\n"
-    assert printed == "".join(
-        f"\n>>>>>>>> EXECUTING CODE BLOCK {number} (inferred language is {language})...\n"
-        for number, language in enumerate(["python", "python", "sh"])
-    )
-
-
-def test_no_block_runs_after_one_that_fails(tmp_path: Path) -> None:
-    text = fenced("sh", "echo no >&2; exit 3") + fenced("sh", "touch late")
-    assert reply_and_print(in_sandbox(tmp_path), text)[0] == f"{FAILURE.format(3)}\nno\n"
-    assert not (tmp_path / "late").exists()
-
-
-def test_an_unknown_language_fails(tmp_path: Path) -> None:
-    reply, _ = reply_and_print(in_sandbox(tmp_path), HELLO + fenced("ruby", "puts 1"))
-    assert reply == f"{FAILURE.format(1)}\nhi\n\nunknown language ruby"
-
-
-def test_later_code_finds_files_of_earlier_code(tmp_path: Path) -> None:
-    one = in_sandbox(tmp_path)
-    reply_and_print(one, fenced("python", "# filename: mine.py\nx = 5\nopen('data', 'w')"))
-    reply, _ = reply_and_print(one, fenced("python", "import mine; print(mine.x)"))
-    assert reply == f"{SUCCESS}\n5\n"
-    assert (tmp_path / "mine.py").exists()
-
-
-def test_a_time_limit_ends_a_block(tmp_path: Path) -> None:
-    reply, _ = reply_and_print(
-        in_sandbox(tmp_path, timeout=1), fenced("python", "import time; time.sleep(30)")
-    )
-    assert reply == f"{FAILURE.format(1)}\nTimeout"
-
-
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_output_before_the_time_limit_is_kept(tmp_path: Path, sandbox: bool) -> None:
     code = "import time; print('a', flush=True); time.sleep(30)"
@@ -124,41 +88,6 @@ def test_sandbox_false_runs_on_this_machine(tmp_path: Path) -> None:
     assert reply_and_print(plain, fenced("python", code))[0] == f"{SUCCESS}\n{tmp_path}\n"
     contained = in_sandbox(tmp_path)
     assert reply_and_print(contained, fenced("python", code))[0] == f"{SUCCESS}\n/workspace\n"
-
-
-def test_overridden_run_code_gets_the_options_of_the_config() -> None:
-    calls: list[Any] = []
-
-    class Recorder(ConversableAgent):
-        def run_code(self, code: str, **kwargs: Any) -> tuple[int, str, str | None]:
-            calls.append((code, kwargs))
-            return 0, "L", "image:1"
-
-    config = {"use_docker": False, "work_dir": "w", "timeout": 7, "last_n_messages": 2}
-    one = agent(config, Recorder)
-    text = HELLO + fenced("sh", "ls") + fenced("py", "# filename: x.py \n1")
-    expected = [
-        ("print('hi')", {"lang": "python", "filename": None}, False),
-        ("ls", {"lang": "sh"}, "image:1"),
-        ("# filename: x.py \n1", {"lang": "python", "filename": "x.py"}, "image:1"),
-    ]
-    options = {"work_dir": "w", "timeout": 7}
-    assert reply_and_print(one, text)[0] == f"{SUCCESS}\nL\nL\nL"
-    assert calls == [
-        (code, {**own, **options, "use_docker": docker}) for code, own, docker in expected
-    ]
-    assert config["use_docker"] is False, "the dict of the caller is not changed"
-
-
-def test_overridden_execute_code_blocks_runs_all_blocks() -> None:
-    class Own(ConversableAgent):
-        def execute_code_blocks(self, code_blocks: list[tuple[str, str]]) -> tuple[int, str]:
-            return 4, str(code_blocks)
-
-    one = agent({"use_docker": False}, Own)
-    expected = f"{FAILURE.format(4)}[('python', \"print('hi')\")]"
-    assert reply_and_print(one, HELLO)[0] == expected
-    assert asyncio.run(one.a_generate_reply(messages(HELLO))) == expected
 
 
 def test_an_unknown_entry_of_the_config_is_named() -> None:
@@ -219,41 +148,6 @@ def test_what_is_no_code_is_left_out_beside_code_and_may_be_saved(tmp_path: Path
 
 
 # which messages
-
-
-@pytest.mark.parametrize("form", ["dict", "executor"])
-@pytest.mark.parametrize(
-    ("roles", "width", "runs"),
-    [
-        ("u", "auto", True),
-        ("uu", "auto", True),
-        ("ua", "auto", False),
-        ("uau", "auto", False),
-        ("uau", 3, True),
-        ("uau", 2, False),
-        ("ua", 9, True),
-        ("u", 0, False),
-    ],
-)
-def test_only_the_last_messages_are_looked_at(
-    form: str, roles: str, width: Any, runs: bool, tmp_path: Path
-) -> None:
-    where = (
-        {"use_docker": False, "work_dir": str(tmp_path)}
-        if form == "dict"
-        else {"executor": sync.SandboxCommandLineCodeExecutor()}
-    )
-    one = agent({**where, "last_n_messages": width})
-    contents = [HELLO, *["nothing"] * (len(roles) - 1)]
-    reply = one.generate_code_execution_reply(messages(*contents, roles=roles))
-    assert reply[0] is runs
-
-
-@pytest.mark.parametrize("width", [-1, "all", None, 1.5, True])
-def test_a_wrong_number_of_messages_is_an_error(width: Any) -> None:
-    one = agent({"use_docker": False, "last_n_messages": width})
-    with pytest.raises(ValueError, match="last_n_messages must be either a non-negative integer"):
-        one.generate_code_execution_reply(messages(HELLO))
 
 
 def test_the_newest_message_with_code_is_the_one_that_runs() -> None:
@@ -338,15 +232,6 @@ def test_an_executor_of_the_user_works_in_both_kinds_of_chats(executor: Any) -> 
     assert asyncio.run(one.a_generate_reply(messages(HELLO))) == f"{SUCCESS}print('hi')"
 
 
-def test_several_blocks_are_announced_together() -> None:
-    one = agent({"executor": sync.SandboxCommandLineCodeExecutor()})
-    reply, printed = reply_and_print(one, HELLO + fenced("sh", "echo a; exit 2") + HELLO)
-    assert reply == f"{FAILURE.format(2)}hi\na\n"
-    assert printed == (
-        "\n>>>>>>>> EXECUTING 3 CODE BLOCKS (inferred languages are [python, sh, python])...\n"
-    )
-
-
 def test_pictures_of_a_session_are_named_in_the_reply(tmp_path: Path) -> None:
     code = "class P:\n    def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n'\nprint('see')\nP()"
     with sync.SandboxSessionCodeExecutor(work_dir=tmp_path) as executor:
@@ -401,38 +286,8 @@ def test_a_cancelled_chat_kills_its_code(config: Callable[[Path], Any], tmp_path
 # the configuration
 
 
-def test_none_as_config_is_deprecated() -> None:
-    with pytest.warns(UserWarning, match="Using None to signal a default code_execution_config"):
-        agent(None)
-
-
-@pytest.mark.parametrize("config", [True, [], "python"])
-def test_the_config_must_be_a_dict_or_false(config: Any) -> None:
-    with pytest.raises(ValueError, match="code_execution_config must be a dict or False."):
-        agent(config)
-
-
-@pytest.mark.parametrize("key", ["use_docker", "work_dir", "timeout"])
-def test_an_executor_excludes_the_settings_of_the_dict_form(key: str) -> None:
-    with pytest.raises(ValueError, match=f"'{key}' in code_execution_config is not valid"):
-        agent({"executor": "commandline-local", key: False})
-
-
-@pytest.mark.parametrize("executor", ["x", 5, OwnExecutor])
-def test_what_is_no_executor_is_refused(executor: Any) -> None:
-    with pytest.raises(ValueError, match="Unknown code executor"):
-        agent({"executor": executor})
-
-
 def test_an_executor_can_be_named(tmp_path: Path) -> None:
     config = {"executor": "commandline-local", "commandline-local": {"work_dir": tmp_path}}
     one = agent(config)
     assert isinstance(one.code_executor, LocalCommandLineCodeExecutor)
     assert reply_and_print(one, HELLO)[0] == f"{SUCCESS}hi\n"
-
-
-def test_docker_is_wanted_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOGEN_USE_DOCKER", "no")
-    assert agent({}).use_docker is False
-    monkeypatch.setenv("AUTOGEN_USE_DOCKER", "None")
-    assert agent({}).use_docker is None

@@ -12,11 +12,8 @@ import pytest
 from cellblock.chat import (
     config_list_from_dotenv,
     config_list_from_json,
-    config_list_from_models,
-    config_list_gpt4_gpt35,
     config_list_openai_aoai,
     filter_config,
-    get_config_list,
 )
 
 ENTRIES: list[dict[str, Any]] = [
@@ -57,16 +54,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("filter_dict", "kept", "kept_by_exclusion"),
     [
-        (None, [0, 1, 2], [0, 1, 2]),
-        ({}, [0, 1, 2], [0, 1, 2]),
-        ({"model": ["gpt-4"]}, [0], [1, 2]),
         ({"model": "gpt-4"}, [0], [1, 2]),
         ({"model": "gpt-4-32k"}, [], [0, 1, 2]),
         ({"model": {"gpt-4", "gpt-3.5-turbo"}}, [0, 1], [2]),
-        ({"tags": ["y", "z"]}, [0], [1, 2]),
         ({"tags": []}, [], [0, 1, 2]),
-        ({"api_type": ["azure", None], "model": ["gpt-4"]}, [], [2]),
-        ({"colour": ["red"]}, [], [0, 1, 2]),
     ],
 )
 def test_a_filter_keeps_entries_with_the_values(
@@ -75,14 +66,6 @@ def test_a_filter_keeps_entries_with_the_values(
     assert filter_config(ENTRIES, filter_dict) == [ENTRIES[number] for number in kept]
     excluded = filter_config(ENTRIES, filter_dict, exclude=True)
     assert excluded == [ENTRIES[number] for number in kept_by_exclusion]
-
-
-def test_json_is_read_from_a_file(folder: Path) -> None:
-    (folder / "OAI_CONFIG_LIST").write_text(json.dumps(ENTRIES))
-    assert config_list_from_json("OAI_CONFIG_LIST") == ENTRIES
-    assert config_list_from_json("OAI_CONFIG_LIST", file_location=str(folder)) == ENTRIES
-    only = config_list_from_json("OAI_CONFIG_LIST", filter_dict={"model": ["gpt-4"]})
-    assert only == ENTRIES[:1]
 
 
 def test_json_is_read_from_a_variable_before_a_file(
@@ -112,35 +95,6 @@ def test_missing_and_damaged_json_is_named(folder: Path) -> None:
     with pytest.raises(ValueError, match="not a list of model configurations") as error:
         config_list_from_json("LIST")
     assert "sk-secret" not in str(error.value)
-
-
-def test_keys_make_entries() -> None:
-    assert get_config_list(["a", " ", "b"]) == [{"api_key": "a"}, {"api_key": "b"}]
-    assert get_config_list(["a"], ["u"], "azure", "v") == [
-        {"api_key": "a", "base_url": "u", "api_type": "azure", "api_version": "v"}
-    ]
-    with pytest.raises(AssertionError, match="must match the length of base_urls"):
-        get_config_list(["a", "b"], ["u"])
-
-
-def test_keys_in_the_environment_make_entries_for_each_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert config_list_openai_aoai() == []
-    monkeypatch.setenv("OPENAI_API_KEY", "k1\nk2")
-    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "z")
-    monkeypatch.setenv("AZURE_OPENAI_API_BASE", "b")
-    azure = {"api_key": "z", "base_url": "b", "api_type": "azure", "api_version": "2024-02-01"}
-    assert config_list_openai_aoai() == [{"api_key": "k1"}, {"api_key": "k2"}, azure]
-    assert config_list_openai_aoai(exclude="openai") == [azure]
-    assert config_list_from_models(model_list=["m"], exclude="aoai") == [
-        {"api_key": "k1", "model": "m"},
-        {"api_key": "k2", "model": "m"},
-    ]
-    assert config_list_gpt4_gpt35(exclude="openai") == [
-        {**azure, "model": "gpt-4"},
-        {**azure, "model": "gpt-3.5-turbo"},
-    ]
 
 
 def test_keys_in_files_come_before_the_environment(

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from cellblock.chat.tools.function_arguments import (
     get_load_param_if_needed_function,
     load_basemodels_if_needed,
-    serialize_to_str,
 )
 
 
@@ -53,11 +52,3 @@ def test_other_types_need_no_loading() -> None:
     load = get_load_param_if_needed_function(Annotated[Money, "x"])
     assert load is not None
     assert load({"currency": "USD"}, Money) == Money(currency="USD")
-
-
-def test_a_result_becomes_text_or_json() -> None:
-    assert serialize_to_str("é") == "é"
-    assert serialize_to_str(Money(currency="USD")) == '{"currency":"USD","amount":100.0}'
-    assert serialize_to_str([1, "é", None]) == '[1, "é", null]'
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        serialize_to_str({1, 2})

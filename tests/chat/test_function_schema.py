@@ -36,34 +36,6 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     return get_function_schema(function, description="d")["function"]["parameters"]
 
 
-def test_a_schema_has_name_description_and_required_parameters() -> None:
-    def exchange(amount: Annotated[float, "The amount"], to: str = "EUR") -> str:
-        return f"{amount} {to}"
-
-    assert get_function_schema(exchange, description="Exchange money") == {
-        "type": "function",
-        "function": {
-            "name": "exchange",
-            "description": "Exchange money",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "amount": {"type": "number", "description": "The amount"},
-                    "to": {"type": "string", "default": "EUR", "description": "to"},
-                },
-                "required": ["amount"],
-            },
-        },
-    }
-
-
-def test_a_name_of_your_own_replaces_that_of_the_function() -> None:
-    schema = get_function_schema(
-        test_a_name_of_your_own_replaces_that_of_the_function, name="other", description="d"
-    )
-    assert schema["function"]["name"] == "other"
-
-
 def test_the_description_of_a_field_is_used() -> None:
     def f(a: Annotated[int, Field(description="At least 3", ge=3)]) -> str:
         return str(a)
@@ -73,14 +45,6 @@ def test_the_description_of_a_field_is_used() -> None:
         "minimum": 3,
         "description": "At least 3",
     }
-
-
-def test_a_description_that_is_no_text_is_refused() -> None:
-    def f(a: Annotated[int, 5]) -> str:
-        return str(a)
-
-    with pytest.raises(ValueError, match="Invalid description 5 for parameter a"):
-        parameters_of(f)
 
 
 def test_a_pydantic_class_is_described_with_its_fields_and_its_default() -> None:

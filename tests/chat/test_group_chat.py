@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
-from cellblock.chat import AgentNameConflict, GroupChat
-from tests.chat.group import manager_of, speaker, speakers
+from cellblock.chat import GroupChat
+from tests.chat.group import manager_of, speakers
+from tests.chat.scripted import scripted
 
 
 def test_the_parameters_and_defaults_are_autogens() -> None:
@@ -30,7 +30,7 @@ def test_the_parameters_and_defaults_are_autogens() -> None:
 
 
 def test_messages_get_the_name_of_the_speaker_and_text_as_content() -> None:
-    a = speaker("a")
+    a = scripted("a")
     chat = GroupChat([a], [])
     chat.append({"content": "x", "role": "user", "name": "other"}, a)
     chat.append({"content": None, "role": "function", "name": "double"}, a)
@@ -44,23 +44,9 @@ def test_messages_get_the_name_of_the_speaker_and_text_as_content() -> None:
     assert chat.messages == []
 
 
-def test_agents_are_found_by_name_in_group_chats_inside_as_well() -> None:
-    inner = manager_of(speakers("ab"), {"name": "inner"})
-    a: Any = speaker("a")
-    chat = GroupChat([inner, speaker("c")], [])
-    assert chat.agent_names == ["inner", "c"]
-    assert [each.name for each in chat.nested_agents()] == ["inner", "c", "a", "b"]
-    assert chat.agent_by_name("a") is None
-    assert chat.agent_by_name("a", recursive=True) is inner.groupchat.agents[0]
-    chat.agents.append(a)
-    assert chat.agent_by_name("a", recursive=True) is a
-    with pytest.raises(AgentNameConflict):
-        chat.agent_by_name("a", recursive=True, raise_on_name_conflict=True)
-
-
 def test_group_chats_that_contain_each_other_are_searched_once() -> None:
-    inner = manager_of([speaker("a")], {"name": "inner"})
-    outer = manager_of([inner, speaker("b")], {"name": "outer"})
+    inner = manager_of([scripted("a")], {"name": "inner"})
+    outer = manager_of([inner, scripted("b")], {"name": "outer"})
     inner.groupchat.agents.append(outer)
     assert [each.name for each in outer.groupchat.nested_agents()] == ["inner", "b", "a", "outer"]
 
@@ -68,7 +54,7 @@ def test_group_chats_that_contain_each_other_are_searched_once() -> None:
 def test_an_agent_without_a_description_is_worth_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chat = GroupChat([speaker("a", description=""), speaker("b", description="says b")], [])
+    chat = GroupChat([scripted("a", description=""), scripted("b", description="says b")], [])
     with caplog.at_level(logging.WARNING):
         text = chat.introductions_msg()
     assert text.endswith("In attendance are:\n\na:\nb: says b")

@@ -30,57 +30,6 @@ async def ask(content: str) -> str:
     return content + "?"
 
 
-def twice(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return messages * 2
-
-
-def test_a_hook_changes_the_last_message_and_what_is_stored() -> None:
-    a, b = agent(), agent("b")
-    a.register_hook("process_last_received_message", shout)
-    with console():
-        b.send("hi", a, request_reply=True)
-    assert a.chat_messages[b][0]["content"] == "hi!"
-    assert b.chat_messages[a][0]["content"] == "hi"
-    assert b.chat_messages[a][1]["content"] == "['hi!']"
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"content": "exit"},
-        {"content": "x", "context": {}},
-        {"content": "x", "function_call": {"name": "f"}},
-        {"content": None, "tool_calls": [{"id": "1"}]},
-    ],
-)
-def test_calls_templates_and_exit_reach_the_agent_unchanged(message: dict[str, Any]) -> None:
-    a = agent()
-    a.register_hook("process_last_received_message", shout)
-    assert a.generate_reply([dict(message)]) == str([message["content"]])
-
-
-def test_a_hook_changes_all_messages_for_one_reply_only() -> None:
-    a, b = agent(), agent("b")
-    a.register_hook("process_all_messages_before_reply", twice)
-    with console():
-        b.send("hi", a, request_reply=True)
-    assert [each["content"] for each in a.chat_messages[b]] == ["hi", "['hi', 'hi']"]
-
-
-def test_a_hook_changes_what_is_sent() -> None:
-    a, b = agent(), agent("b")
-    calls: list[Any] = []
-
-    def quote(sender: Any, message: Any, recipient: Any, silent: bool) -> Any:
-        calls.append((sender, message, recipient, silent))
-        return f"> {message}"
-
-    a.register_hook("process_message_before_send", quote)
-    a.send("hi", b, request_reply=False, silent=True)
-    assert calls == [(a, "hi", b, True)]
-    assert a.chat_messages[b][0]["content"] == b.chat_messages[a][0]["content"] == "> hi"
-
-
 def test_asynchronous_chats_run_the_asynchronous_hooks() -> None:
     a, b = agent(), agent("b")
 

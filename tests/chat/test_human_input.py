@@ -9,75 +9,16 @@ from typing import Any
 import pytest
 
 from cellblock.chat import ConversableAgent
-from cellblock.chat.agent_state import HumanInputMode
 from tests.chat.console import console
 
-ALWAYS = (
-    "Replying as h. Provide feedback to b. Press enter to skip and use auto-reply, "
-    "or type 'exit' to end the conversation: "
-)
-LIMIT = (
-    "Please give feedback to b. Press enter to skip and use auto-reply, "
-    "or type 'exit' to stop the conversation: "
-)
-END = "Please give feedback to b. Press enter or type 'exit' to stop the conversation: "
 NO_INPUT = "\n>>>>>>>> NO HUMAN INPUT RECEIVED.\n"
 AUTO_REPLY = "\n>>>>>>>> USING AUTO REPLY...\n"
 TEXT: dict[str, Any] = {"role": "user", "content": "x"}
-LAST: dict[str, Any] = {"role": "user", "content": "TERMINATE"}
-AUTO, STOP = (False, None), (True, None)
 
 
 def said(text: str) -> tuple[bool, dict[str, Any]]:
     """Return the reply of a person."""
     return True, {"role": "user", "content": text}
-
-
-@pytest.mark.parametrize(
-    ("mode", "count", "message", "answer", "prompt", "printed", "reply"),
-    [
-        ("ALWAYS", 0, TEXT, "go on", ALWAYS, "", said("go on")),
-        ("ALWAYS", 0, TEXT, "exit", ALWAYS, "", STOP),
-        ("ALWAYS", 0, TEXT, "", ALWAYS, NO_INPUT + AUTO_REPLY, AUTO),
-        ("ALWAYS", 2, TEXT, "", ALWAYS, NO_INPUT + AUTO_REPLY, AUTO),
-        ("ALWAYS", 0, LAST, "", ALWAYS, NO_INPUT, STOP),
-        ("ALWAYS", 0, LAST, "go on", ALWAYS, "", said("go on")),
-        ("TERMINATE", 0, TEXT, "", None, AUTO_REPLY, AUTO),
-        ("TERMINATE", 2, TEXT, "", LIMIT, NO_INPUT + AUTO_REPLY, AUTO),
-        ("TERMINATE", 2, TEXT, "go on", LIMIT, "", said("go on")),
-        ("TERMINATE", 2, LAST, "", END, NO_INPUT, STOP),
-        ("TERMINATE", 0, LAST, "", END, NO_INPUT, STOP),
-        ("TERMINATE", 0, LAST, "exit", END, "", STOP),
-        ("TERMINATE", 0, LAST, "go on", END, "", said("go on")),
-        ("NEVER", 0, TEXT, "", None, "", AUTO),
-        ("NEVER", 2, TEXT, "", None, "", STOP),
-        ("NEVER", 0, LAST, "", None, "", STOP),
-    ],
-)
-@pytest.mark.parametrize("is_async", [False, True])
-def test_each_mode_asks_and_ends_at_its_time(
-    mode: HumanInputMode,
-    count: int,
-    message: dict[str, Any],
-    answer: str,
-    prompt: str | None,
-    printed: str,
-    reply: Any,
-    is_async: bool,
-) -> None:
-    h = ConversableAgent("h", llm_config=False, human_input_mode=mode, max_consecutive_auto_reply=2)
-    b = ConversableAgent("b", llm_config=False)
-    h._consecutive_auto_reply_counter[b] = count
-    with console(answer) as stream:
-        if is_async:
-            result = asyncio.run(h.a_check_termination_and_human_reply([message], b))
-        else:
-            result = h.check_termination_and_human_reply([message], b)
-    assert result == reply
-    assert stream.prompts == ([] if prompt is None else [prompt])
-    assert stream.text == printed
-    assert h._consecutive_auto_reply_counter[b] == (count + 1 if result == AUTO else 0)
-    assert h._human_input == ([] if prompt is None else [answer])
 
 
 def test_a_limit_of_zero_makes_an_empty_answer_the_reply() -> None:

@@ -45,18 +45,6 @@ def test_a_stream_can_be_the_default_of_the_process() -> None:
         IOStream.set_global_default(before)
 
 
-def test_the_console_reads_standard_input() -> None:
-    code = (
-        "from cellblock.chat import ConversableAgent as C\n"
-        "a = C('a', llm_config=False, human_input_mode='ALWAYS')\n"
-        "print(repr(a.get_human_input('> ')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input="typed\n", capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "> 'typed'\n"
-
-
 def _printed_on_terminal(environment: dict[str, str]) -> str:
     leader, follower = pty.openpty()
     with subprocess.Popen(
@@ -77,8 +65,6 @@ def _printed_on_terminal(environment: dict[str, str]) -> str:
 def test_names_have_colours_on_a_terminal_only() -> None:
     assert "\033[33ma\033[0m (to b):" in _printed_on_terminal({"NO_COLOR": ""})
     assert "\na (to b):" in "\n" + _printed_on_terminal({"NO_COLOR": "1"})
-    done = subprocess.run([sys.executable, "-c", CHAT], capture_output=True, text=True, check=True)
-    assert done.stdout == "a (to b):\n\nhi\n\n" + "-" * 80 + "\n"
 
 
 def test_standard_output_may_be_an_object_that_only_writes() -> None:
@@ -97,9 +83,3 @@ def test_standard_output_may_be_an_object_that_only_writes() -> None:
     with contextlib.redirect_stdout(copy):
         ConversableAgent("a", llm_config=False).send("hi", ConversableAgent("b", llm_config=False))
     assert copy.text == "a (to b):\n\nhi\n\n" + "-" * 80 + "\n"
-
-
-def test_a_stream_of_ones_own_gets_the_objects_to_print() -> None:
-    with console() as stream:
-        ConversableAgent("a", llm_config=False).send("hi", ConversableAgent("b", llm_config=False))
-    assert stream.text == "a (to b):\n\nhi\n\n" + "-" * 80 + "\n"

@@ -23,6 +23,7 @@ from cellblock.models import (
 )
 from cellblock.models.disk_cache import DiskCache
 from tests.chat.model_service import HELLO, completion, entry, served
+from tests.chat.own_client import OwnClient
 
 
 @pytest.fixture(autouse=True)
@@ -31,29 +32,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class CountingClient:
-    """A client of the user's own, whose answers say how many there were."""
+class CountingClient(OwnClient):
+    """A client whose answers say how many there were."""
 
     count = 0
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.config = config
-
-    def create(self, params: dict[str, Any]) -> Any:
+    def answer(self, params: dict[str, Any]) -> SimpleNamespace:
         type(self).count += 1
-        message = SimpleNamespace(content=str(self.count), parts=[{"x": (1, None)}])
-        return SimpleNamespace(choices=[SimpleNamespace(message=message)], model="counter")
-
-    def message_retrieval(self, response: Any) -> list[str]:
-        return [choice.message.content for choice in response.choices]
-
-    def cost(self, response: Any) -> float:
-        return 0.25
-
-    @staticmethod
-    def get_usage(response: Any) -> dict[str, Any]:
-        tokens = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-        return {**tokens, "cost": response.cost, "model": response.model}
+        return SimpleNamespace(content=str(self.count), parts=[{"x": (1, None)}])
 
 
 class StubbornClient(CountingClient):
@@ -91,27 +77,6 @@ def test_the_same_request_is_asked_once(folder: Path) -> None:
         response = again.create(messages=HELLO)
     assert (text_of(response), response.config_id, response.pass_filter) == ("one", 0, True)
     assert len(service.requests) == 3
-
-
-def test_no_seed_is_no_cache(folder: Path) -> None:
-    with served(completion("one"), completion("two")) as service:
-        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
-        assert text_of(wrapper.create(messages=HELLO)) == "one"
-        assert text_of(wrapper.create(messages=HELLO)) == "two"
-    assert list(folder.iterdir()) == []
-
-
-def test_a_cache_that_is_passed_is_used_instead_of_the_seed(folder: Path) -> None:
-    with (
-        served(completion("one")) as service,
-        Cache.disk(cache_seed="mine", cache_path_root="caches/deep") as cache,
-    ):
-        wrapper = OpenAIWrapper(config_list=[entry(service)])
-        for _ in range(2):
-            assert text_of(wrapper.create(messages=HELLO, cache=cache)) == "one"
-    assert len(service.requests) == 1
-    assert [path.name for path in folder.iterdir()] == ["caches"]
-    assert (folder / "caches" / "deep" / "mine").is_dir()
 
 
 def test_a_cached_answer_is_filtered_too() -> None:
@@ -161,11 +126,11 @@ def test_the_answer_of_ones_own_class_is_cached() -> None:
     assert CountingClient.count == 1
     assert text_of(second) == "1"
     assert second.choices[0].message.parts == [{"x": [1, None]}]
-    assert (first.cost, second.cost) == (0.25, 0.25)
+    assert (first.cost, second.cost) == (0.5, 0.5)
     assert wrapper.total_usage_summary is not None
-    assert wrapper.total_usage_summary["total_cost"] == 0.5
+    assert wrapper.total_usage_summary["total_cost"] == 1
     assert wrapper.actual_usage_summary is not None
-    assert wrapper.actual_usage_summary["total_cost"] == 0.25
+    assert wrapper.actual_usage_summary["total_cost"] == 0.5
 
 
 def test_an_answer_that_json_cannot_express_is_not_cached(

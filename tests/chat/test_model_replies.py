@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,9 @@ from cellblock.chat import ConversableAgent, OpenAIWrapper
 from cellblock.models import (
     CassetteChatCompletionClient,
     CreateResult,
-    FunctionCall,
-    FunctionExecutionResultMessage,
     ReplayChatCompletionClient,
-    RequestUsage,
-    SystemMessage,
-    UserMessage,
 )
 from tests.chat.model_service import HELLO
-
-NO_MODEL = "When using OpenAI or Azure OpenAI endpoints, specify a non-empty 'model'"
 
 
 def config(*answers: str | CreateResult, **settings: Any) -> dict[str, Any]:
@@ -43,33 +35,6 @@ def requests(llm_config: Any) -> list[dict[str, Any]]:
     return llm_config["config_list"][0]["model_client"].create_calls
 
 
-def calls(*names: str) -> CreateResult:
-    return CreateResult(
-        finish_reason="function_calls",
-        content=[FunctionCall(str(n), "{}", name) for n, name in enumerate(names)],
-        usage=RequestUsage(1, 1),
-        cached=False,
-    )
-
-
-def test_the_model_sees_the_system_message_and_the_messages() -> None:
-    bob = agent("Hey")
-    assert bob.generate_oai_reply(messages=HELLO) == (True, "Hey")
-    (request,) = requests(bob.llm_config)
-    assert request["messages"] == [
-        SystemMessage(content="Be brief."),
-        UserMessage(content="Hi", source=""),
-    ]
-
-
-def test_the_messages_are_by_default_those_by_the_sender() -> None:
-    bob, ann = agent("Hey"), ConversableAgent("ann", llm_config=False, human_input_mode="NEVER")
-    ann.send("Hello, Bob", bob, request_reply=False, silent=True)
-    assert bob.generate_oai_reply(sender=ann) == (True, "Hey")
-    (request,) = requests(bob.llm_config)
-    assert request["messages"][1:] == [UserMessage(content="Hello, Bob", source="ann")]
-
-
 def test_an_asynchronous_reply_is_the_same() -> None:
     bob = agent("Hey", "Ho")
     assert asyncio.run(bob.a_generate_oai_reply(messages=HELLO)) == (True, "Hey")
@@ -87,40 +52,6 @@ def test_an_agent_without_a_model_has_no_reply() -> None:
 def test_another_client_can_be_asked() -> None:
     bob, other = agent("mine"), OpenAIWrapper(**config("other"))
     assert bob.generate_oai_reply(messages=HELLO, config=other) == (True, "other")
-
-
-def test_calls_of_tools_are_a_message_with_names_that_can_be_sent() -> None:
-    final, reply = agent(calls("find it", "f" * 70)).generate_oai_reply(messages=HELLO)
-    assert final
-    assert isinstance(reply, dict)
-    assert reply["content"] is None
-    names = [call["function"]["name"] for call in reply["tool_calls"]]
-    assert names == ["find_it", "f" * 64]
-
-
-def test_results_of_tools_are_messages_of_their_own() -> None:
-    bob = agent("Hey")
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    result = {"tool_call_id": "1", "role": "tool", "content": "42"}
-    messages = [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "user", "content": "Stop", "name": "ann", "tool_responses": [result]},
-    ]
-    before = copy.deepcopy(messages)
-    bob.generate_oai_reply(messages=messages)
-    assert messages == before
-    (request,) = requests(bob.llm_config)
-    results, said = request["messages"][2:]
-    assert isinstance(results, FunctionExecutionResultMessage)
-    assert results.content[0].content == "42"
-    assert said == UserMessage(content="Stop", source="ann")
-
-
-def test_the_context_of_the_last_message_fills_templates() -> None:
-    bob = agent("Hey", allow_format_str_template=True)
-    bob.generate_oai_reply(messages=[{"role": "user", "content": "{n}", "context": {"n": 3}}])
-    (request,) = requests(bob.llm_config)
-    assert request["messages"][1] == UserMessage(content="3", source="")
 
 
 def test_an_empty_answer_is_no_reply_and_a_warning() -> None:
@@ -164,28 +95,13 @@ def test_a_value_that_cannot_be_copied_is_refused() -> None:
         ConversableAgent("bob", llm_config=config("x", lock=threading.Lock()))
 
 
-@pytest.mark.parametrize(
-    ("llm_config", "error"),
-    [
-        ({}, ValueError),
-        ({"config_list": []}, ValueError),
-        ({"config_list": [{"model": ""}]}, ValueError),
-        ({"config_list": [{"model": "m", "api_key": "k"}, {"model": ""}]}, ValueError),
-        ("gpt-4", AssertionError),
-    ],
-)
-def test_a_configuration_without_a_model_is_refused(
-    llm_config: Any, error: type[Exception]
-) -> None:
-    text = NO_MODEL if error is ValueError else "llm_config must be a dict or False or None."
-    with pytest.raises(error, match=text):
-        ConversableAgent("bob", llm_config=llm_config)
-
-
 def test_a_model_without_credentials_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ValueError, match="No API key. Pass api_key=, or set OPENAI_API_KEY"):
         ConversableAgent("bob", llm_config={"config_list": [{"model": "gpt-4"}]})
+    entries = [{"model": "m", "api_key": "k"}, {"model": ""}]
+    with pytest.raises(ValueError, match="specify a non-empty 'model'"):
+        ConversableAgent("bob", llm_config={"config_list": entries})
 
 
 def test_a_subclass_replaces_the_reply_in_both_forms() -> None:

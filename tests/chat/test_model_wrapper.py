@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from cellblock.errors import ModelError
 from cellblock.models import CreateResult, FunctionCall, ReplayChatCompletionClient, RequestUsage
 from tests.chat.console import console
 from tests.chat.model_service import HELLO, completion, entry, served, tool
+from tests.chat.own_client import OwnClient, own_model
 from tests.models.http_service import Reply, json_reply, stream_reply
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "GROQ_API_KEY")
@@ -28,41 +27,10 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class EchoClient:
-    """A client of the user's own: it repeats the last message."""
-
-    def __init__(self, config: dict[str, Any], suffix: str = "") -> None:
-        self.config, self._suffix = config, suffix
-        self.requests: list[dict[str, Any]] = []
-        self.threads: list[int] = []
-
-    def create(self, params: dict[str, Any]) -> Any:
-        self.requests.append(params)
-        self.threads.append(threading.get_ident())
-        text = params["messages"][-1]["content"] + self._suffix
-        return SimpleNamespace(
-            choices=[SimpleNamespace(message=SimpleNamespace(content=text))], model="echo"
-        )
-
-    def message_retrieval(self, response: Any) -> list[str]:
-        return [choice.message.content for choice in response.choices]
-
-    def cost(self, response: Any) -> float:
-        return 0.5
-
-    @staticmethod
-    def get_usage(response: Any) -> dict[str, Any]:
-        tokens = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-        return {**tokens, "cost": response.cost, "model": response.model}
-
-
 def echo(**options: Any) -> OpenAIWrapper:
-    """Return a wrapper whose only model is an `EchoClient`."""
-    wrapper = OpenAIWrapper(
-        config_list=[{"model": "x", "model_client_cls": "EchoClient", "device": "cpu"}],
-        cache_seed=None,
-    )
-    wrapper.register_model_client(EchoClient, **options)
+    """Return a wrapper whose only model is an `OwnClient`."""
+    wrapper = OpenAIWrapper(**own_model(device="cpu"))
+    wrapper.register_model_client(OwnClient, **options)
     return wrapper
 
 
@@ -74,33 +42,6 @@ def replay(*answers: str | CreateResult, **settings: Any) -> OpenAIWrapper:
 
 def text_of(response: Any) -> Any:
     return OpenAIWrapper.extract_text_or_completion_object(response)[0]
-
-
-def test_a_request_has_the_parameters_of_the_entry_and_of_the_call() -> None:
-    with served(completion()) as service:
-        wrapper = OpenAIWrapper(
-            config_list=[entry(service, temperature=0.5, tags=["a"])], cache_seed=None, top_p=0.1
-        )
-        response = wrapper.create(
-            messages=[{"role": "user", "content": "Hi", "name": "ann"}],
-            temperature=1,
-            max_tokens=9,
-            agent="me",
-        )
-    (request,) = service.requests
-    assert request.path == "/chat/completions"
-    assert request.headers["authorization"] == "Bearer sk-secret"
-    assert request.body == {
-        "model": "gpt-4o",
-        "messages": [{"role": "user", "content": "Hi", "name": "ann"}],
-        "stream": False,
-        "temperature": 0.5,
-        "top_p": 0.1,
-        "max_tokens": 9,
-    }
-    assert text_of(response) == "Hey"
-    assert response.choices[0].message.content == "Hey"
-    assert (response.config_id, response.pass_filter) == (0, True)
 
 
 def test_a_model_can_be_named_with_each_request() -> None:
@@ -121,65 +62,12 @@ def test_a_model_that_is_not_known_can_do_everything() -> None:
     assert service.requests[0].body["tools"][0]["function"]["name"] == "weather"
 
 
-def test_the_next_entry_is_asked_if_one_fails() -> None:
-    with served(json_reply({"error": {"message": "No."}}, status=400), completion()) as service:
-        wrapper = OpenAIWrapper(
-            config_list=[entry(service), entry(service, model="gpt-4")], cache_seed=None
-        )
-        response = wrapper.create(messages=HELLO)
-    assert (response.model, response.config_id) == ("gpt-4", 1)
-
-
 def test_the_error_of_the_last_entry_is_raised() -> None:
     with served(json_reply({"error": {"message": "No credit."}}, status=429)) as service:
         wrapper = OpenAIWrapper(config_list=[entry(service), entry(service)], cache_seed=None)
         with pytest.raises(ModelError, match="No credit"):
             wrapper.create(messages=HELLO)
     assert len(service.requests) == 2
-
-
-def test_the_next_entry_is_asked_if_the_filter_refuses_the_answer() -> None:
-    seen: list[tuple[Any, str]] = []
-
-    def is_good(context: Any, response: Any) -> bool:
-        seen.append((context, text_of(response)))
-        return text_of(response) == "good"
-
-    with served(completion("bad"), completion("good"), completion("ugly")) as service:
-        wrapper = OpenAIWrapper(config_list=[entry(service)] * 2, cache_seed=None)
-        asked = {"messages": HELLO, "filter_func": is_good, "context": {"n": 1}}
-        first = wrapper.create(**asked)
-        second = wrapper.create(**asked)
-    assert (text_of(first), first.pass_filter) == ("good", True)
-    assert (text_of(second), second.pass_filter) == ("ugly", False)
-    assert seen[0] == ({"n": 1}, "bad")
-
-
-def test_templates_are_filled_with_the_context() -> None:
-    wrapper = echo()
-    context = {"x": "3"}
-    formatted = wrapper.create(
-        messages=[{"role": "user", "content": "a {x}"}],
-        context=context,
-        allow_format_str_template=True,
-    )
-    literal = wrapper.create(messages=[{"role": "user", "content": "a {x}"}], context=context)
-    called = wrapper.create(
-        messages=[{"role": "user", "content": lambda values: f"b {values['x']}"}],  # type: ignore[reportUnknownLambdaType]
-        context=context,
-    )
-    assert [text_of(each) for each in (formatted, literal, called)] == ["a 3", "a {x}", "b 3"]
-    assert OpenAIWrapper.instantiate("a {x}", {"x": 1}, True) == "a 1"
-    assert OpenAIWrapper.instantiate("a {x}", None, True) == "a {x}"
-
-
-def test_a_call_of_a_tool_is_returned_as_a_message() -> None:
-    calls = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
-    with served(completion(None, tool_calls=calls)) as service:
-        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
-        message = text_of(wrapper.create(messages=HELLO, tools=[tool()], tool_choice="required"))
-    assert message.model_dump()["tool_calls"] == calls
-    assert service.requests[0].body["tool_choice"] == "required"
 
 
 def test_functions_in_the_old_style_are_offered_as_tools() -> None:
@@ -243,14 +131,13 @@ def test_the_price_of_a_client_of_models_is_that_of_the_named_model(
 def test_another_configuration_keeps_registered_clients_and_usage() -> None:
     wrapper = echo()
     wrapper.create(messages=HELLO)
-    entries = [{"model": "x", "model_client_cls": "EchoClient"}]
-    other = wrapper.with_config(config_list=entries, cache_seed=None, tools=[tool()])
+    other = wrapper.with_config(**own_model(), tools=[tool()])
     other.create(messages=HELLO)
     assert other._clients == wrapper._clients
     assert other.total_usage_summary is not None
     assert other.total_usage_summary["total_cost"] == 1
     (client,) = wrapper._clients
-    assert isinstance(client, EchoClient)
+    assert isinstance(client, OwnClient)
     assert client.requests[1]["tools"] == [tool()]
 
 
@@ -272,17 +159,6 @@ def test_the_terminal_is_not_left_green_when_a_stream_breaks_off() -> None:
         with console() as screen, pytest.raises(ModelError):
             wrapper.create(messages=HELLO)
     assert screen.text == "\033[32mHe\033[0m\n\n"
-
-
-def test_azure_names_the_deployment_after_the_model() -> None:
-    with served(completion()) as service:
-        settings = entry(service, model="gpt-3.5-turbo", api_type="azure", api_version="2024-01-01")
-        response = OpenAIWrapper(config_list=[settings], cache_seed=None).create(messages=HELLO)
-    (request,) = service.requests
-    path = "/openai/deployments/gpt-35-turbo/chat/completions?api-version=2024-01-01"
-    assert request.path == path
-    assert request.headers["api-key"] == "sk-secret"
-    assert response.model == "gpt-3.5-turbo"
 
 
 def test_claude_is_asked_over_its_own_interface() -> None:
@@ -315,7 +191,7 @@ def test_claude_is_asked_over_its_own_interface() -> None:
         ({"api_type": "bedrock"}, "'bedrock' is not offered"),
         ({"api_type": "bogus", "api_key": "k"}, "'bogus' .* is not known. Use one of"),
         ({"api_key": "k", "http_client": object()}, "'http_client' .* is not offered"),
-        ({"model_client": "EchoClient"}, "'model_client' .* is 'EchoClient'"),
+        ({"model_client": "OwnClient"}, "'model_client' .* is 'OwnClient'"),
         ({"api_key": "k", "api_rate_limit": 0}, "api_rate_limit is 0"),
     ],
 )
@@ -366,14 +242,14 @@ def test_a_class_of_ones_own_is_created_with_its_entry_and_asked() -> None:
     assert text_of(response) == "Hi!"
     assert (response.cost, response.config_id) == (0.5, 0)
     (client,) = wrapper._clients
-    assert isinstance(client, EchoClient)
+    assert isinstance(client, OwnClient)
     assert client.config["device"] == "cpu"
     assert client.requests == [
         {
             "messages": HELLO,
             "temperature": 0,
             "model": "x",
-            "model_client_cls": "EchoClient",
+            "model_client_cls": "OwnClient",
             "device": "cpu",
         }
     ]
@@ -383,36 +259,22 @@ def test_a_class_of_ones_own_does_not_block_the_loop() -> None:
     wrapper = echo()
     asyncio.run(wrapper.a_create(messages=HELLO))
     (client,) = wrapper._clients
-    assert isinstance(client, EchoClient)
+    assert isinstance(client, OwnClient)
     assert client.threads != [threading.get_ident()]
 
 
-def test_a_class_must_be_registered_and_named_in_an_entry(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    wrapper = OpenAIWrapper(config_list=[{"model": "x", "model_client_cls": "EchoClient"}])
-    with pytest.raises(RuntimeError, match=r"Model client\(s\) \['EchoClient'\] are not activated"):
-        wrapper.create(messages=HELLO)
-    with pytest.raises(ValueError, match='Model client "str" is being registered but was not'):
-        wrapper.register_model_client(str)
-    wrapper.register_model_client(EchoClient)
-    with caplog.at_level(logging.WARNING):
-        wrapper.register_model_client(EchoClient)
-    assert "Model client EchoClient is already registered." in caplog.text
-
-
 def test_an_error_of_ones_own_class_is_raised_at_once() -> None:
-    class BrokenClient(EchoClient):
+    class BrokenClient(OwnClient):
         def create(self, params: dict[str, Any]) -> Any:
             raise LookupError("out of order")
 
     entries: list[dict[str, Any]] = [
         {"model_client_cls": "BrokenClient"},
-        {"model_client_cls": "EchoClient"},
+        {"model_client_cls": "OwnClient"},
     ]
     wrapper = OpenAIWrapper(config_list=entries, cache_seed=None)
     wrapper.register_model_client(BrokenClient)
-    wrapper.register_model_client(EchoClient)
+    wrapper.register_model_client(OwnClient)
     with pytest.raises(LookupError, match="out of order"):
         wrapper.create(messages=HELLO)
 
@@ -442,3 +304,10 @@ def test_a_request_can_have_a_timeout_of_its_own() -> None:
 def test_the_completions_interface_is_refused() -> None:
     with pytest.raises(ValueError, match="Pass messages="):
         replay("x").create(prompt="Once upon a time")
+
+
+def test_another_mode_of_the_usage_is_refused() -> None:
+    wrapper = replay("one")
+    wrapper.create(messages=HELLO)
+    with pytest.raises(ValueError, match='Invalid mode: sum, choose from "actual", "total"'):
+        wrapper.print_usage_summary("sum")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from typing import Any
 
@@ -33,32 +32,6 @@ def a_go_on(manager: GroupChatManager, messages: Any, **options: Any) -> Any:
     return asyncio.run(steps())
 
 
-def without_termination(text: str) -> str:
-    return text.replace("TERMINATE", "")
-
-
-@pytest.mark.parametrize("resume", [go_on, a_go_on])
-@pytest.mark.parametrize("remove", ["TERMINATE", without_termination])
-def test_a_chat_goes_on_without_its_termination_text(resume: Any, remove: Any) -> None:
-    manager = manager_of(speakers(), max_round=3)
-    resume(manager, SAVED, remove_termination_string=remove)
-    assert said(manager) == ["go", "b0", "", "a1", "b1"]
-    assert SAVED[2]["content"] == "TERMINATE"
-
-
-def test_saved_text_can_be_resumed() -> None:
-    agents = speakers()
-    manager = manager_of(agents, max_round=3)
-    agents[0].initiate_chat(manager, message="go")
-    text = manager.messages_to_string(manager.groupchat.messages)
-    assert manager.messages_from_string(text) == manager.groupchat.messages
-    with console() as stream:
-        later = manager_of(speakers(), max_round=3)
-        go_on(later, text)
-    assert said(later) == ["go", "b1", "c1", "a1", "b1"]
-    assert "Prepared group chat with 3 messages, the last speaker is c\n" in stream.text
-
-
 def test_resuming_replaces_what_was_said_before() -> None:
     agents = speakers()
     manager = manager_of(agents, max_round=3)
@@ -77,19 +50,6 @@ def test_a_message_that_would_end_the_chat_is_worth_a_warning(
     with caplog.at_level(logging.WARNING):
         manager_of(speakers()).resume(SAVED)
     assert "Last message meets termination criteria" in caplog.text
-
-
-def test_a_message_without_a_name_is_by_the_manager() -> None:
-    manager = manager_of(speakers())
-    last_speaker, message = manager.resume([{"content": "x", "role": "user"}])
-    assert last_speaker is manager
-    assert message["name"] == "chat_manager"
-
-
-def test_the_result_of_a_function_is_by_no_agent() -> None:
-    result = {"content": "4", "role": "function", "name": "double"}
-    manager = manager_of(speakers())
-    assert manager.resume([result, SAVED[0]])[0] is manager.groupchat.agents[0]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +75,3 @@ def test_what_cannot_be_resumed_is_an_error_and_changes_nothing(
     with pytest.raises(ValueError, match=error):
         resume(manager, messages)
     assert said(manager) == ["earlier", "b1"]
-
-
-def test_messages_are_plain_json() -> None:
-    assert json.loads(manager_of(speakers()).messages_to_string(SAVED)) == SAVED

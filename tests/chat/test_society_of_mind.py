@@ -10,8 +10,8 @@ import pytest
 from cellblock.chat import SocietyOfMindAgent
 from cellblock.models import ReplayChatCompletionClient
 from tests.chat.console import console
-from tests.chat.group import manager_of, speaker, speakers
-from tests.chat.scripted import contents
+from tests.chat.group import manager_of, speakers
+from tests.chat.scripted import contents, scripted
 
 
 def society(**options: Any) -> tuple[SocietyOfMindAgent, Any]:
@@ -23,7 +23,7 @@ def society(**options: Any) -> tuple[SocietyOfMindAgent, Any]:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_reply_is_the_last_message_of_the_group(is_async: bool) -> None:
     agent, manager = society()
-    user = speaker("user", "more")
+    user = scripted("user", "more")
     with console():
         if is_async:
             result = asyncio.run(user.a_initiate_chat(agent, message="task", max_turns=2))
@@ -39,7 +39,7 @@ def test_a_model_can_prepare_the_reply() -> None:
     client = ReplayChatCompletionClient(["prepared"])
     agent, _ = society(llm_config={"config_list": [{"model_client": client}]})
     with console():
-        result = speaker("user").initiate_chat(agent, message="task", max_turns=1)
+        result = scripted("user").initiate_chat(agent, message="task", max_turns=1)
     assert result.summary == "prepared"
     asked = [str(message.content) for message in client.create_calls[0]["messages"]]
     assert "Here is a transcript" in asked[0]

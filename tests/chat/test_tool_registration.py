@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
 
 from cellblock.chat import AssistantAgent, ConversableAgent, UserProxyAgent, register_function
 from cellblock.models import ReplayChatCompletionClient
-
-
-class Money(BaseModel):
-    currency: str
-    amount: float = 100.0
+from tests.chat.own_client import OwnClient, own_model
 
 
 def add(a: Annotated[int, "First"], b: int = 2) -> int:
@@ -32,29 +26,6 @@ def forget_names() -> Iterator[None]:
     yield
     for attribute in ("_name", "_description"):
         vars(add).pop(attribute, None)
-
-
-class Echo:
-    """A model of the user's own: it repeats the last message."""
-
-    def __init__(self, config: dict[str, Any], **kwargs: Any) -> None:
-        self.model = config["model"]
-
-    def create(self, params: dict[str, Any]) -> Any:
-        text = params["messages"][-1]["content"]
-        message = SimpleNamespace(content=text, function_call=None, tool_calls=None)
-        return SimpleNamespace(model=self.model, choices=[SimpleNamespace(message=message)])
-
-    def message_retrieval(self, response: Any) -> list[Any]:
-        return [choice.message.content for choice in response.choices]
-
-    def cost(self, response: Any) -> float:
-        return 0.0
-
-    @staticmethod
-    def get_usage(response: Any) -> dict[str, Any]:
-        counts = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        return {**counts, "cost": 0.0, "model": response.model}
 
 
 def with_model() -> ConversableAgent:
@@ -74,14 +45,6 @@ def offered(agent: ConversableAgent, key: str = "tools") -> list[dict[str, Any]]
 
 def names(agent: ConversableAgent, key: str = "tools") -> list[str]:
     return [each["name"] for each in offered(agent, key)]
-
-
-def test_register_function_offers_and_executes() -> None:
-    caller, user = with_model(), executor()
-    register_function(add, caller=caller, executor=user, description="Add numbers")
-    assert offered(caller)[0]["description"] == "Add numbers"
-    assert offered(caller)[0]["parameters"]["required"] == ["a"]
-    assert user.function_map["add"](a=1) == "3"
 
 
 def test_decorators_pass_on_name_and_description() -> None:
@@ -138,11 +101,6 @@ def test_the_old_style_of_functions_is_offered_under_functions() -> None:
         caller.register_for_llm(name="old", description="d", api_style="x")(add)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - the mistake
 
 
-def test_an_agent_without_model_offers_nothing() -> None:
-    with pytest.raises(AssertionError, match="agent must have an llm_config"):
-        executor().register_for_llm(name="add", description="d")(add)
-
-
 def test_a_second_function_of_a_name_replaces_the_first_with_a_warning() -> None:
     caller, user = with_model(), executor()
     caller.register_for_llm(name="add", description="One")(add)
@@ -186,38 +144,13 @@ def test_a_wrong_signature_is_refused_and_changes_nothing(signature: Any, proble
     assert names(caller) == []
 
 
-def test_the_model_sees_the_tools_that_are_registered() -> None:
-    client = ReplayChatCompletionClient(["Hello.", "Again."])
-    caller = AssistantAgent("assistant", llm_config={"config_list": [{"model_client": client}]})
-    caller.register_for_llm(name="add", description="d")(add)
-    caller.generate_reply([{"role": "user", "content": "Hi"}])
-    assert [tool["name"] for tool in client.create_calls[0]["tools"]] == ["add"]
-
-
 def test_registering_a_tool_keeps_the_usage_and_the_registered_client() -> None:
-    caller = AssistantAgent(
-        "assistant",
-        llm_config={
-            "config_list": [{"model": "m", "model_client_cls": "Echo"}],
-            "cache_seed": None,
-        },
-    )
-    caller.register_model_client(Echo)
+    caller = AssistantAgent("assistant", llm_config=own_model())
+    caller.register_model_client(OwnClient)
     caller.generate_reply([{"role": "user", "content": "Hi"}])
     caller.register_for_llm(name="add", description="d")(add)
     assert caller.generate_reply([{"role": "user", "content": "Again"}]) == "Again"
-    assert (caller.get_actual_usage() or {})["m"]["prompt_tokens"] == 2
-
-
-def test_functions_are_added_and_removed_by_name() -> None:
-    user = ConversableAgent("user", llm_config=False, function_map={"add": add})
-    user.register_function({"one": add, "add": None})
-    assert list(user.function_map) == ["one"]
-    with pytest.warns(UserWarning, match="The function add to remove doesn't exist"):
-        user.register_function({"add": None})
-    assert user.can_execute_function("one")
-    assert user.can_execute_function(["one"])
-    assert not user.can_execute_function(["one", "add"])
+    assert (caller.get_actual_usage() or {})["own"]["prompt_tokens"] == 2
 
 
 @pytest.mark.parametrize(
@@ -233,15 +166,3 @@ def test_names_and_functions_are_checked(functions: Any, problem: str) -> None:
         executor().register_function(functions)
     with pytest.raises((ValueError, TypeError), match=problem):
         ConversableAgent("agent", llm_config=False, function_map=functions)
-
-
-def test_an_executed_function_gets_objects_and_returns_text() -> None:
-    user = executor()
-
-    @user.register_for_execution()
-    def double(money: Money) -> Money:
-        return Money(currency=money.currency, amount=2 * money.amount)
-
-    result = user.function_map["double"](money={"currency": "EUR"})
-    assert result == '{"currency":"EUR","amount":200.0}'
-    assert double(Money(currency="EUR")).amount == 200

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cellblock.chat import AssistantAgent, ConversableAgent, UserProxyAgent, register_function
-from cellblock.models import CreateResult, FunctionCall, ReplayChatCompletionClient, RequestUsage
+from cellblock.chat import ConversableAgent
+from cellblock.models import CreateResult, ReplayChatCompletionClient
 from tests.chat.console import console
 
 WHO = contextvars.ContextVar("WHO", default="nobody")
@@ -60,14 +60,6 @@ def call(name: str, arguments: Any = '{"a": 1}') -> dict[str, Any]:
 def content_of(reply: Any) -> str:
     assert reply[0] is True
     return reply[1]["content"]
-
-
-def test_a_tool_call_is_answered_with_the_result() -> None:
-    with console() as stream:
-        reply = agent().generate_tool_calls_reply(calls(tool_call("add", "c1", a=1)))
-    response = {"tool_call_id": "c1", "role": "tool", "content": "3"}
-    assert reply == (True, {"role": "tool", "tool_responses": [response], "content": "3"})
-    assert stream.text == "\n>>>>>>>> EXECUTING FUNCTION add...\n"
 
 
 def test_several_calls_are_answered_in_their_order() -> None:
@@ -136,20 +128,10 @@ def test_a_message_without_call_is_left_to_other_replies(messages: list[dict[str
 @pytest.mark.parametrize(
     ("function_call", "succeeded", "content"),
     [
-        (call("add"), True, "3"),
         (call("add", '{"a": 1, "b":\n 5}'), True, "6"),
-        (call("echo", '{"object": "one\ntwo\tthree"}'), True, "one\ntwo\tthree"),
         (call("echo", {"object": "a dict"}), True, "a dict"),
         (call("nothing", "null"), True, "None"),
         (call("nothing", None), True, "None"),
-        (call("missing"), False, "Error: Function missing not found."),
-        (
-            call("add", '{"a": 1'),
-            False,
-            "Error: Expecting ',' delimiter: line 1 column 8 (char 7)\n"
-            " The argument must be in JSON format.",
-        ),
-        (call("add", "{}"), False, "Error: add() missing 1 required positional argument: 'a'"),
         (call("fail"), False, "Error: 1 is bad"),
         (call("later"), True, "later"),
     ],
@@ -176,18 +158,6 @@ def test_verbose_execution_prints_arguments_and_result() -> None:
     assert stream.text == (
         "\n>>>>>>>> EXECUTING FUNCTION add...\n\nInput arguments: {'a': 1}\nOutput:\n3\n"
     )
-
-
-def test_a_result_that_json_cannot_express_is_an_error() -> None:
-    user = agent()
-
-    @user.register_for_execution()
-    def numbers() -> set[int]:
-        return {1}
-
-    with console():
-        _, result = user.execute_function(call("numbers", "{}"))
-    assert result["content"] == "Error: Object of type set is not JSON serializable"
 
 
 def test_an_interrupt_in_a_tool_ends_the_chat() -> None:
@@ -265,39 +235,3 @@ def test_a_function_that_is_not_async_runs_in_the_thread_of_the_loop() -> None:
 
 def model(*answers: str | CreateResult) -> dict[str, Any]:
     return {"config_list": [{"model_client": ReplayChatCompletionClient(list(answers))}]}
-
-
-def calling(name: str, **arguments: Any) -> CreateResult:
-    return CreateResult(
-        finish_reason="function_calls",
-        content=[FunctionCall(id="c1", name=name, arguments=json.dumps(arguments))],
-        usage=RequestUsage(prompt_tokens=1, completion_tokens=1),
-        cached=False,
-    )
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_model_calls_a_tool_and_reads_its_result(is_async: bool) -> None:
-    assistant = AssistantAgent(
-        "assistant", llm_config=model(calling("add", a=3), "It is 5. TERMINATE")
-    )
-    user = UserProxyAgent(
-        "user",
-        human_input_mode="NEVER",
-        code_execution_config=False,
-        is_termination_msg=lambda message: "TERMINATE" in (message["content"] or ""),
-    )
-    register_function(add, caller=assistant, executor=user, description="Add numbers")
-    with console() as stream:
-        if is_async:
-            result = asyncio.run(user.a_initiate_chat(assistant, message="3 + 2?"))
-        else:
-            result = user.initiate_chat(assistant, message="3 + 2?")
-    assert result.chat_history
-    question, request, answer, end = result.chat_history
-    assert question["content"] == "3 + 2?"
-    assert request["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 3}'}
-    assert (answer["role"], answer["content"]) == ("tool", "5")
-    assert end["content"] == "It is 5. TERMINATE"
-    assert "***** Suggested tool call (c1): add *****\n" in stream.text
-    assert "***** Response from calling tool (c1) *****\n5\n" in stream.text

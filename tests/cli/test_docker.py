@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -33,7 +32,7 @@ def test_blocks_run_in_a_container(image: str, tmp_path: Path) -> None:
     done = run_command(*arguments, given=message)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("from sh\n /workspace/")
-    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").exists()
 
 
 def test_blocks_share_a_session_in_a_container(
@@ -69,10 +68,9 @@ def test_missing_container_engine_is_reported_in_one_line(
 
 def test_doctor_reports_the_container_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads(run_command("doctor", "--json").stdout)["containers"]
+    engine = docker_engine.shared_engine()
     assert told["available"] is True
-    assert told["version"] == docker_engine.shared_engine().docker(
-        "version", "--format", "{{.Server.Version}}"
-    )
+    assert told["version"] == engine.docker("version", "--format", "{{.Server.Version}}")
     assert "runc" in told["runtimes"]
     assert told["cgroup_version"] in ("1", "2")
     assert (told["rootless"], told["holds_limits"]) == (False, True)
@@ -82,20 +80,15 @@ def test_doctor_reports_the_container_engine(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_clean_removes_containers_of_dead_processes() -> None:
-    name = f"cellblock-test-{uuid.uuid4()}"
-    label = json.dumps({"machine": orphans._machine_id(), "pid": 1 << 30, "since": "1"})
-    shell = docker_engine.shared_engine().test_image("shell")
-    docker_engine.shared_engine().docker(
-        "create", "--name", name, "--label", f"{orphans.OWNER_LABEL}={label}", shell, "sh"
-    )
+    engine, name = docker_engine.shared_engine(), f"cellblock-test-{uuid.uuid4()}"
+    owner = json.dumps({"machine": orphans._machine_id(), "pid": 1 << 30, "since": "1"})
+    label = f"{orphans.OWNER_LABEL}={owner}"
+    engine.docker("create", "--name", name, "--label", label, engine.test_image("shell"), "sh")
     done = run_command("clean")
     assert (done.returncode, done.stderr) == (0, "")
     # Executors of other tests clean up as they start, and may have been faster.
     assert not done.stdout.strip() or name in done.stdout.split()
-    assert (
-        docker_engine.shared_engine().docker("ps", "--all", "--quiet", "--filter", f"name={name}")
-        == ""
-    )
+    assert engine.docker("ps", "--all", "--quiet", "--filter", f"name={name}") == ""
 
 
 def test_clean_works_without_the_docker_extra() -> None:

@@ -17,9 +17,7 @@ from cellblock import BackendError, sync
 from cellblock.environments.virtualenv import context_of
 from tests.cli.cli_process import run_command
 from tests.environments.test_package_commands import wheel
-from tests.kernel.live_kernel import jupyter_folders, open_kernel
-from tests.server.mcp.mcp_client import STDIO, connect, run_async, run_code
-from tests.server.serving import serving
+from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.pythons
 # Prints the output of the command `tiny`, which is installed in the environment only.
@@ -50,7 +48,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("executor", ["sandbox", "session", "local"])
+@pytest.mark.parametrize("executor", exhaustive(["sandbox", "session", "local"]))
 def test_blocks_use_the_packages_and_commands_of_an_environment(env: Path, executor: str) -> None:
     done = run_command("run", "--executor", executor, "--env", "own", "-c", USE)
     assert done.stdout == "b'one'\n", done.stderr
@@ -66,6 +64,8 @@ def test_the_prompt_uses_an_environment(env: Path) -> None:
 
 @pytest.mark.kernel
 def test_a_kernel_uses_an_environment_wherever_it_starts(env: Path, tmp_path: Path) -> None:
+    from tests.kernel.live_kernel import jupyter_folders, open_kernel
+
     with jupyter_folders(tmp_path):
         run_command("kernel", "install", "--no-check", "--env", "own")
         spec = json.loads((tmp_path / "data/kernels/cellblock/kernel.json").read_text())
@@ -75,6 +75,8 @@ def test_a_kernel_uses_an_environment_wherever_it_starts(env: Path, tmp_path: Pa
 
 
 def test_fresh_processes_of_a_server_use_an_environment(env: Path, tmp_path: Path) -> None:
+    from tests.server.serving import serving
+
     with (
         serving(tmp_path, "--env", str(env)) as server,
         server.client(server.add_key("env")) as client,
@@ -84,6 +86,8 @@ def test_fresh_processes_of_a_server_use_an_environment(env: Path, tmp_path: Pat
 
 
 def test_sessions_of_a_server_use_an_environment(env: Path) -> None:
+    from tests.server.mcp.mcp_client import STDIO, connect, run_async, run_code
+
     async def main() -> None:
         async with connect(STDIO, "--env", str(env)) as client:
             assert (await run_code(client, "!tiny-sh"))["stdout"] == "one by sh\n"
@@ -103,23 +107,17 @@ def test_a_session_needs_ipython_and_the_command_installs_it(tmp_path: Path) -> 
     assert "Cannot install ipython" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "repl", "chat", "serve", "mcp"])
-def test_what_is_no_environment_is_a_usage_error(command: str, tmp_path: Path) -> None:
-    done = run_command(command, "--env", str(tmp_path))
-    assert done.returncode == 2
-    assert f"{tmp_path} is not a virtual environment" in done.stderr
+def test_what_is_no_environment_is_a_usage_error(tmp_path: Path) -> None:
+    for command in ("run", "repl", "chat", "serve", "mcp"):
+        done = run_command(command, "--env", str(tmp_path))
+        assert (command, done.returncode) == (command, 2)
+        assert f"{tmp_path} is not a virtual environment" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["run", "-c", "1", "--executor=docker"],
-        ["chat", "task", "--executor=docker-session"],
-        ["serve", "--executor=docker"],
-        ["mcp", "--executor=docker"],
-    ],
-)
-def test_containers_have_the_python_of_their_image(command: list[str]) -> None:
-    done = run_command(*command, "--env", sys.prefix)
-    assert done.returncode == 2
-    assert "--env does not apply to containers" in done.stderr
+def test_containers_have_the_python_of_their_image() -> None:
+    session, docker = "--executor=docker-session", "--executor=docker"
+    commands = {"run -c 1": docker, "chat task": session, "serve": docker, "mcp": docker}
+    for command, executor in commands.items():
+        done = run_command(*command.split(), executor, "--env", sys.prefix)
+        assert (command, done.returncode) == (command, 2)
+        assert "--env does not apply to containers" in done.stderr

@@ -28,20 +28,14 @@ def text_on(stream: str, pieces: list[StyledText]) -> str:
 # events
 
 
-def test_block_heading_has_number_and_file_name() -> None:
+def test_headings_and_output_keep_their_stream_and_text() -> None:
     assert render(Started(0, "sh")) == [StyledText("stderr", "--- block 1 of 2: sh\n", "bold")]
     assert text_on("stderr", render(Started(1, "python"))) == "--- block 2 of 2: python (plot.py)\n"
-
-
-def test_output_keeps_stream_and_text() -> None:
     pieces = render(
         Output(0, "stdout", "a\r"), Output(0, "stderr", "b"), Output(0, "stdout", "c\n")
     )
-    assert pieces == [
-        StyledText("stdout", "a\r"),
-        StyledText("stderr", "b"),
-        StyledText("stdout", "c\n"),
-    ]
+    shown = [("stdout", "a\r"), ("stderr", "b"), ("stdout", "c\n")]
+    assert [(piece.stream, piece.text) for piece in pieces] == shown
 
 
 def test_truncation_is_marked_in_the_truncated_streams() -> None:
@@ -52,155 +46,93 @@ def test_truncation_is_marked_in_the_truncated_streams() -> None:
     assert on_stderr.startswith("\n[... 7 bytes left out ...]\n--- 7 bytes of output")
 
 
-def test_note_starts_on_a_new_line() -> None:
-    events = (Output(0, "stderr", "half"), Ended(0, 3, "error"))
-    assert text_on("stderr", render(*events)) == "half\n--- exit code 3\n"
-
-
-def test_unfinished_stdout_line_matters_only_if_both_streams_share_a_terminal() -> None:
-    events = (Output(0, "stdout", "half"), Ended(0, 3, "error"))
-    assert text_on("stderr", render(*events, same_destination=True)) == "\n--- exit code 3\n"
-    assert text_on("stderr", render(*events, same_destination=False)) == "--- exit code 3\n"
-
-
-def test_success_prints_no_summary() -> None:
+def test_note_starts_on_a_new_line_of_its_terminal() -> None:
+    ended = Ended(0, 3, "error")
+    on_stderr, on_stdout = Output(0, "stderr", "half"), Output(0, "stdout", "half")
+    assert text_on("stderr", render(on_stderr, ended)) == "half\n--- exit code 3\n"
+    assert text_on("stderr", render(on_stdout, ended)) == "--- exit code 3\n"
+    shared = render(on_stdout, ended, same_destination=True)
+    assert text_on("stderr", shared) == "\n--- exit code 3\n"
     assert render(Ended(0, 0, "ok")) == []
 
 
-@pytest.mark.parametrize(
-    ("ended", "summary"),
-    [
-        (
-            Ended(0, 124, "timeout", "wall_seconds", "\nTimeout"),
-            "Timeout; limit wall_seconds; exit code 124",
-        ),
-        (Ended(0, 1, "error", None, "unknown language x"), "unknown language x; exit code 1"),
-        (
-            Ended(0, 137, "out_of_memory", "m", "\nOut: the limit of 5 (m)."),
-            "Out: the limit of 5 (m); exit code 137",
-        ),
-        (Ended(0, 125, "cancelled", None, "\nCancelled: it was."), "Cancelled: it was"),
-    ],
-)
-def test_failure_summary_has_the_reason(ended: Ended, summary: str) -> None:
-    assert render(ended) == [StyledText("stderr", f"--- {summary}\n", "bold")]
+def test_failure_summary_has_the_reason() -> None:
+    timeout = Ended(0, 124, "timeout", "wall_seconds", "\nTimeout")
+    memory = Ended(0, 137, "out_of_memory", "m", "\nOut: the limit of 5 (m).")
+    cancelled = Ended(0, 125, "cancelled", None, "\nCancelled: it was.")
+    unknown = Ended(0, 1, "error", None, "unknown language x")
+    segfault = "exit code 139 (SIGSEGV: Segmentation fault); It was restored"
+    summaries = {
+        timeout: "Timeout; limit wall_seconds; exit code 124",
+        unknown: "unknown language x; exit code 1",
+        memory: "Out: the limit of 5 (m); exit code 137",
+        cancelled: "Cancelled: it was",
+        Ended(0, 139, "error", notice="It was restored."): segfault,
+    }
+    for ended, summary in summaries.items():
+        assert render(ended) == [StyledText("stderr", f"--- {summary}\n", "bold")]
 
 
-def test_files_are_listed_with_their_sizes() -> None:
-    pieces = render(FileCreated(0, "a/b.csv", 1536), Ended(0, 0, "ok"))
-    assert text_on("stderr", pieces) == "--- created coding/a/b.csv (1.5 KiB)\n"
+def test_files_are_listed_with_sizes_and_startup_files_first_with_a_warning() -> None:
+    def listed(*paths: str, size: int = 1) -> list[str]:
+        created = [FileCreated(0, path, size) for path in paths]
+        return [piece.text for piece in render(*created, Ended(0, 0, "ok"))]
 
-
-def test_long_file_list_is_shortened() -> None:
-    pieces = render(*(FileCreated(0, f"{number}", 1) for number in range(1000)), Ended(0, 0, "ok"))
-    assert len(pieces) == 21
-    assert pieces[-1].text == "--- created 980 more files\n"
-
-
-def test_startup_files_come_first_with_a_warning() -> None:
-    paths = [*map(str, range(50)), "sub/.git/config"]
-    pieces = render(*(FileCreated(0, path, 1) for path in paths), Ended(0, 0, "ok"))
-    note = "--- created coding/sub/.git/config (1 byte); other programs may run it\n"
-    assert pieces[0].text == note
-
-
-def test_file_names_cannot_send_control_sequences() -> None:
-    pieces = render(FileCreated(0, "\x1b[2J\n--- fake\x9b", 1), Ended(0, 0, "ok"))
-    assert (
-        text_on("stderr", pieces) == "--- created coding/\ufffd[2J\ufffd--- fake\ufffd (1 byte)\n"
-    )
+    assert listed("a/b.csv", size=1536) == ["--- created coding/a/b.csv (1.5 KiB)\n"]
+    lines = listed(*map(str, range(1000)))
+    assert (len(lines), lines[-1]) == (21, "--- created 980 more files\n")
+    first = listed(*map(str, range(50)), "sub/.git/config")[0]
+    assert first == "--- created coding/sub/.git/config (1 byte); other programs may run it\n"
+    # Names cannot send control sequences.
+    shown = "--- created coding/\ufffd[2J\ufffd--- fake\ufffd (1 byte)\n"
+    assert listed("\x1b[2J\n--- fake\x9b") == [shown]
 
 
 def test_display_without_text_or_file_is_noted_by_type() -> None:
-    assert (
-        text_on("stderr", render(Display(0, {"application/json": {}, "x/y": ""})))
-        == "--- displayed: application/json, x/y\n"
-    )
-    assert (
-        render(
-            Display(0, {"text/plain": "1"}), Display(0, {"image/png": ""}, files=("coding/a.png",))
-        )
-        == []
-    )
-
-
-def test_session_notice_is_in_the_summary() -> None:
-    assert (
-        text_on("stderr", render(Ended(0, 139, "error", notice="It was restored.")))
-        == "--- exit code 139 (SIGSEGV: Segmentation fault); It was restored\n"
-    )
+    pieces = render(Display(0, {"application/json": {}, "x/y": ""}))
+    assert text_on("stderr", pieces) == "--- displayed: application/json, x/y\n"
+    assert render(Display(0, {"text/plain": "1"})) == []
+    assert render(Display(0, {"image/png": ""}, files=("coding/a.png",))) == []
 
 
 # sizes
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("512M", 512 << 20),
-        ("2g", 2 << 30),
-        ("1.5 GiB", 3 << 29),
-        ("64kb", 64 << 10),
-        ("1048576", 1 << 20),
-        ("7B", 7),
-    ],
-)
-def test_sizes_are_parsed(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize(
-    "text", ["", "M", "0", "0.1", "-1M", "5X", "1 2", "1e3", "nan", "1..5", "٣M", "9" * 400]
-)
-def test_invalid_sizes_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a size such as 512M"):
-        parse_size(text)
-
-
-def test_sizes_are_formatted() -> None:
-    assert [format_size(size) for size in (0, 1, 1023, 1024, 3 << 19, 5 << 30)] == [
-        *("0 bytes", "1 byte", "1023 bytes"),
-        *("1.0 KiB", "1.5 MiB", "5.0 GiB"),
-    ]
+def test_sizes_are_parsed_and_formatted() -> None:
+    sizes = {"512M": 512 << 20, "2g": 2 << 30, "1.5 GiB": 3 << 29, "64kb": 64 << 10}
+    sizes |= {"1048576": 1 << 20, "7B": 7}
+    assert {text: parse_size(text) for text in sizes} == sizes
+    invalid = ["", "M", "0", "0.1", "-1M", "5X", "1 2", "1e3", "nan", "1..5", "٣M", "9" * 400]
+    for text in invalid:
+        with pytest.raises(ValueError, match="is not a size such as 512M"):
+            parse_size(text)
+    formatted = {0: "0 bytes", 1: "1 byte", 1023: "1023 bytes"}
+    formatted |= {1024: "1.0 KiB", 3 << 19: "1.5 MiB", 5 << 30: "5.0 GiB"}
+    assert {size: format_size(size) for size in formatted} == formatted
 
 
 # selection of blocks
 
 
-def test_every_suffix_is_a_tag() -> None:
-    assert [
-        language.suffix for language in LANGUAGES if find_language(language.suffix) is None
-    ] == []
-
-
-@pytest.mark.parametrize("suffix", ["", ".md", ".markdown", ".txt", ".MD"])
-def test_message_is_split_into_blocks(suffix: str) -> None:
-    assert parse_blocks("say\n```sh\ntrue\n```\n", suffix, None) == [CodeBlock("true", "sh")]
-
-
-def test_program_is_one_block() -> None:
+def test_a_message_is_split_into_blocks_and_a_program_is_one() -> None:
+    for suffix in ("", ".md", ".markdown", ".txt", ".MD"):
+        blocks = parse_blocks("say\n```sh\ntrue\n```\n", suffix, None)
+        assert blocks == [CodeBlock("true", "sh")], suffix
     assert parse_blocks("```\n", ".py", None) == [CodeBlock("```\n", "py")]
     assert parse_blocks("```\n", ".md", "sh") == [CodeBlock("```\n", "sh")]
-
-
-def test_unknown_suffix_is_refused() -> None:
     with pytest.raises(InputError, match=r"\.rb is not the suffix of a known language"):
         parse_blocks("puts 1", ".rb", None)
+    suffixes = [language.suffix for language in LANGUAGES]
+    assert [suffix for suffix in suffixes if find_language(suffix) is None] == []
 
 
-def test_skipped_blocks_are_counted() -> None:
+def test_blocks_that_can_run_or_name_a_file_are_selected_and_the_others_counted() -> None:
     good = [CodeBlock("1", "python"), CodeBlock("?", "klingon")]
     others = [CodeBlock("a", "text"), CodeBlock("b", ""), CodeBlock("c", "text")]
     assert select_runnable([*good, *others]) == (good, "not run: 2 x text, 1 x no language")
     assert select_runnable(good) == (good, "")
-
-
-def test_block_with_a_file_name_is_selected_for_saving() -> None:
     blocks = [CodeBlock("# filename: a.yaml\na: 1", "yaml"), CodeBlock("a: 1", "yaml")]
     assert select_runnable(blocks) == (blocks[:1], "not run: 1 x yaml")
-
-
-def test_input_without_runnable_blocks_is_refused() -> None:
     with pytest.raises(InputError, match=r"nothing to run \(no code blocks\)"):
         select_runnable([])
     with pytest.raises(InputError, match=r"nothing to run \(not run: 1 x text\)"):
@@ -221,14 +153,11 @@ def plain(lines: list[str]) -> list[str]:
     return [click.unstyle(line) for line in lines]
 
 
-def test_rows_are_aligned_and_include_advice() -> None:
+def test_rows_are_aligned_and_wrapped_and_include_advice() -> None:
     assert plain(list(table_rows(FOUND, None))) == [
         "files           enforced           namespaces",
         "kernel surface  not possible here  no filter. Use another kernel.",
     ]
-
-
-def test_rows_are_wrapped_inside_their_column() -> None:
     narrow = plain(list(table_rows((Guarantee("files", "partly", "a " * 40, "Do it."),), 60)))
     assert len(narrow) > 1
     assert all(len(line) <= 60 for line in narrow)

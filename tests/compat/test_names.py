@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,25 @@ from cellblock.compat.names import (
     public_names,
 )
 from cellblock.compat.not_offered import ADVICE
-from tests.autogen import autogen_python, run_python
-from tests.autogen_02 import autogen_02_python
+from tests.autogen import ROOT, autogen_02_python, autogen_python, run_python
+from tests.suite.tiers import exhaustive
 
 __all__ = ["autogen_02_python", "autogen_python"]
+
+# The modules whose names programs import most.
+DOCUMENTED = (
+    "autogen_core.code_executor",
+    "autogen_core.models",
+    "autogen_core.model_context",
+    "autogen_core.tools",
+    "autogen_ext.models.replay",
+    "autogen_ext.tools.code_execution",
+    "autogen_agentchat.agents",
+    "autogen_agentchat.messages",
+    "autogen_agentchat.teams",
+    "autogen_agentchat.conditions",
+    "autogen_agentchat.ui",
+)
 
 # Prints the public names of modules that can be imported, and the names of those that cannot.
 LIST_NAMES = """
@@ -46,15 +62,34 @@ print("\\n" + json.dumps([names, broken]))
 """
 
 
-@pytest.mark.parametrize("module", TABLE)
-def test_every_name_of_the_table_is_an_object_here(module: str) -> None:
-    missing: list[str] = []
-    for name, target in offered_names(module).items():
-        try:
-            target.load()
-        except (ImportError, AttributeError) as error:
-            missing.append(f"{name}: {error}")
-    assert missing == []
+def test_every_name_of_the_table_is_a_public_object_here() -> None:
+    faults: list[str] = []
+    for module in TABLE:
+        for name, target in offered_names(module).items():
+            try:
+                target.load()
+            except (ImportError, AttributeError) as error:
+                faults.append(f"{module}.{name}: {error}")
+            if target.module.count(".") < 2 and target.name not in public_in(target.module):
+                faults.append(f"{module}.{name}: {target.module} does not list {target.name}")
+    assert faults == []
+
+
+def public_in(module: str) -> list[str]:
+    """Return what `import *` imports from a module of ours."""
+    return getattr(import_module(module), "__all__", [])
+
+
+def test_the_page_for_users_of_autogen_says_where_names_are() -> None:
+    table = (ROOT / "docs" / "autogen.md").read_text().partition("\n\n```")[0].splitlines()
+    faults: list[str] = []
+    for module in DOCUMENTED:
+        name = module if module.startswith("autogen_core") else module.rpartition(".")[0]
+        rows = [row for row in table if f"`{name}" in row or f"`{module}" in row]
+        packages = {target.module for target in offered_names(module).values()}
+        if not any(f"`{package}`" in row for row in rows for package in packages):
+            faults.append(f"{module} is in {packages}")
+    assert faults == []
 
 
 def test_no_name_is_both_offered_and_not_offered() -> None:
@@ -69,44 +104,34 @@ def test_advice_names_no_module_that_does_not_exist() -> None:
     assert [text for text in ADVICE.values() if not text.endswith(".")] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "autogen.LLMConfig",
-        "autogen.agentchat.contrib.capabilities.agent_capability.AgentCapability",
-        "autogen.agentchat.contrib.society_of_mind_agent.SocietyOfMindAgent",
-        "autogen.runtime_logging.start",
-        "autogen.code_utils.PATH_SEPARATOR",
-        "autogen.code_utils.WIN32",
-        "autogen.llm_config.LLMConfig",
-        "autogen_agentchat.messages.SelectorEvent",
-        "autogen_core.InMemoryStore",
-        "autogen_ext.cache_store.diskcache.DiskCacheStore",
-        "autogen_ext.models.cache.CHAT_CACHE_VALUE_TYPE",
-    ],
-)
-def test_names_that_scripts_miss_are_offered(name: str) -> None:
-    module, _, last = name.rpartition(".")
-    assert last in offered_names(module)
+def test_names_that_are_no_public_names_in_autogen_are_offered() -> None:
+    names = """
+        autogen.LLMConfig autogen.llm_config.LLMConfig autogen.runtime_logging.start
+        autogen.agentchat.contrib.capabilities.agent_capability.AgentCapability
+        autogen.agentchat.contrib.society_of_mind_agent.SocietyOfMindAgent
+        autogen.code_utils.PATH_SEPARATOR autogen.code_utils.WIN32
+        autogen_agentchat.messages.SelectorEvent autogen_core.InMemoryStore
+        autogen_ext.cache_store.diskcache.DiskCacheStore
+        autogen_ext.models.cache.CHAT_CACHE_VALUE_TYPE
+    """.split()
+    split = [name.rpartition(".") for name in names]
+    assert [name for name in split if name[2] not in offered_names(name[0])] == []
 
 
 # the nearest thing
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [
-        ("autogen.coding.CodeBlok", "autogen.coding.CodeBlock"),
-        ("autogen.UserProxy", "autogen.UserProxyAgent"),
-        ("autogen.LocalCommandLineCodeExecutor", "autogen.coding.LocalCommandLineCodeExecutor"),
-        ("autogen_core.UserMessage", "autogen_core.models.UserMessage"),
-        ("autogen_agentchat.TextMessage", "autogen_agentchat.messages.TextMessage"),
-        ("autogen.TextMentionTermination", "autogen_agentchat.conditions.TextMentionTermination"),
-        ("autogen.Zzz", None),
-    ],
-)
-def test_the_nearest_name_is_the_same_or_a_similar_one(name: str, nearest: str | None) -> None:
-    assert nearest_name(name) == nearest
+def test_the_nearest_name_is_the_same_or_a_similar_one() -> None:
+    nearest = {
+        "autogen.coding.CodeBlok": "autogen.coding.CodeBlock",
+        "autogen.UserProxy": "autogen.UserProxyAgent",
+        "autogen.LocalCommandLineCodeExecutor": "autogen.coding.LocalCommandLineCodeExecutor",
+        "autogen_core.UserMessage": "autogen_core.models.UserMessage",
+        "autogen_agentchat.TextMessage": "autogen_agentchat.messages.TextMessage",
+        "autogen.TextMentionTermination": "autogen_agentchat.conditions.TextMentionTermination",
+        "autogen.Zzz": None,
+    }
+    assert {name: nearest_name(name) for name in nearest} == nearest
 
 
 def test_advice_comes_before_a_similar_name() -> None:
@@ -143,17 +168,13 @@ def unexplained_names(python: Path, *tops: str) -> list[str]:
 @pytest.mark.autogen
 @pytest.mark.network
 @pytest.mark.timeout(300)
-def test_every_public_name_of_autogen_0_7_is_offered_or_advised_on(autogen_python: Path) -> None:
-    assert unexplained_names(autogen_python, *TOP_MODULES[1:]) == []
-
-
-@pytest.mark.autogen
-@pytest.mark.network
-@pytest.mark.timeout(300)
-def test_every_public_name_of_autogen_0_2_is_offered_or_advised_on(
-    autogen_02_python: Path,
+@pytest.mark.parametrize("version", exhaustive(["0.7", "0.2"]))
+def test_every_public_name_of_autogen_is_offered_or_advised_on(
+    version: str, request: pytest.FixtureRequest
 ) -> None:
-    assert unexplained_names(autogen_02_python, "autogen") == []
+    fixture = {"0.7": "autogen_python", "0.2": "autogen_02_python"}[version]
+    tops = {"0.7": TOP_MODULES[1:], "0.2": ("autogen",)}[version]
+    assert unexplained_names(request.getfixturevalue(fixture), *tops) == []
 
 
 @pytest.mark.autogen

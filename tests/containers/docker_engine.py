@@ -27,35 +27,15 @@ from cellblock.containers.orphans import OWNER_LABEL, owner_labels
 _START_SECONDS = 60.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_EXCLUDED = (
-    "/usr/share/doc",
-    "/usr/share/man",
-    "/usr/share/locale",
-    "/usr/share/lintian",
-    "/usr/share/info",
-)
+_EXCLUDED = tuple(f"/usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "info"))
 _SHELL_PACKAGES = (
-    "base-files",
-    "libc6",
-    "dash",
-    "coreutils",
-    "libacl1",
-    "libattr1",
-    "libselinux1",
-    "libgmp10",
-    "libpcre2-8-0",
+    *("base-files", "libc6", "dash", "coreutils", "libacl1", "libattr1"),
+    *("libselinux1", "libgmp10", "libpcre2-8-0"),
 )
 # The libraries that Python's extension modules need are found by `ldd`.
 _PYTHON_PACKAGES = (
-    *_SHELL_PACKAGES,
-    "bash",
-    "libtinfo6",
-    "sed",
-    "grep",
-    "procps",
-    "libproc2-0",
-    "libstdc++6",
-    "libgcc-s1",
+    *(*_SHELL_PACKAGES, "bash", "libtinfo6", "sed", "grep"),
+    *("procps", "libproc2-0", "libstdc++6", "libgcc-s1"),
 )
 FileLister = Callable[[], Mapping[str, Path]]
 _NO_ENGINE = "no container engine responds, and no dockerd can be started (Debian: docker.io)"
@@ -175,34 +155,39 @@ def start_engine(folder: Path, *options: str, command_prefix: Sequence[str] = ()
         pytest.skip(_NO_ENGINE)
     folder.mkdir(parents=True, exist_ok=True)
     host = f"unix://{folder}/docker.sock"
-    argv = [
-        *command_prefix,
-        program,
-        "--host",
-        host,
-        "--data-root",
-        f"{folder}/data",
-        "--exec-root",
-        f"{folder}/exec",
-    ]
-    argv += ["--pidfile", f"{folder}/pid", *options]
+    argv = [*command_prefix, program, "--host", host, "--data-root", f"{folder}/data"]
+    argv += ["--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid", *options]
+    engine = launch_engine(argv, host, folder)
+    await_engine(engine)
+    return engine
+
+
+def launch_engine(
+    argv: Sequence[str], host: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Engine:
+    """Start the process of an engine. It writes to the file `log` in `folder`."""
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
             argv,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=folder,  # outlives the checkout of a killed run, whose engine others find
             start_new_session=True,
         )
-    engine = Engine(host, process, folder)
-    deadline = time.monotonic() + _START_SECONDS
+    return Engine(host, process, folder)
+
+
+def await_engine(engine: Engine) -> None:
+    """Wait until an engine that `launch_engine` has started responds. Stop it if it does not."""
+    deadline = time.monotonic() + _START_SECONDS  # a hang guard
     while not engine.responds():
-        if process.poll() is not None or time.monotonic() > deadline:
+        if (engine.process and engine.process.poll() is not None) or time.monotonic() > deadline:
             engine.stop()
-            raise AssertionError(f"dockerd did not start: {(folder / 'log').read_text()[-2000:]}")
+            log = (engine.folder / "log").read_text(errors="replace")[-2000:]
+            raise AssertionError(f"the engine at {engine.host} did not start: {log}")
         time.sleep(0.1)
-    return engine
 
 
 @contextlib.contextmanager

@@ -7,9 +7,7 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ import pytest
 from tests.containers import docker_engine
 from tests.containers.docker_engine import Engine
 
-_START_SECONDS = 60.0  # a hang guard
+_FOLDERS = {"root": "root", "runroot": "run", "tmpdir": "tmp"}
 
 
 @functools.cache
@@ -52,47 +50,14 @@ def _start(folder: Path) -> Engine:
     config = folder / "containers.conf"
     config.write_text(f"[containers]\ndefault_ulimits = {json.dumps(limits)}\n")
     # Not Debian's default runtime: crun 1.8 refuses machines with both versions of control groups.
-    argv = [
-        "podman",
-        "--root",
-        f"{folder}/root",
-        "--runroot",
-        f"{folder}/run",
-        "--tmpdir",
-        f"{folder}/tmp",
-        "--runtime",
-        "runc",
-    ]
-    argv += [
-        "--cgroup-manager",
-        "cgroupfs",
-        "--events-backend",
-        "file",
-        "system",
-        "service",
-        "--time",
-        "0",
-        _host(folder),
-    ]
+    folders = [f"--{name}={folder}/{path}" for name, path in _FOLDERS.items()]
+    argv = ["podman", *folders, "--runtime=runc", "--cgroup-manager=cgroupfs"]
+    argv += ["--events-backend=file", "system", "service", "--time=0", _host(folder)]
     environment = {**os.environ, "CONTAINERS_CONF": str(config)}
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment,
-            cwd=folder,  # outlives the checkout of a killed run, whose engine others find
-            start_new_session=True,
-        )
-    (folder / "pid").write_text(str(process.pid))
-    engine = Engine(_host(folder), process)
-    deadline = time.monotonic() + _START_SECONDS
-    while not engine.responds():
-        if process.poll() is not None or time.monotonic() > deadline:
-            engine.stop()
-            raise AssertionError(f"podman did not start: {(folder / 'log').read_text()[-2000:]}")
-        time.sleep(0.1)
+    engine = docker_engine.launch_engine(argv, _host(folder), folder, environment)
+    assert engine.process is not None
+    (folder / "pid").write_text(str(engine.process.pid))
+    docker_engine.await_engine(engine)
     return engine
 
 

@@ -6,18 +6,16 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.containers import docker_engine as docker_engines
 from tests.containers.docker_engine import Engine
 from tests.plain_user import SWITCH_USER, USER
 
-_START_SECONDS = 60.0
 USER_NAME = "cellblock-test"
 FIRST_SUBORDINATE_ID = 0x60000000  # the first of 65536 unused user IDs
 _HOST_NETWORK = {
@@ -40,16 +38,8 @@ def subordinate_ids_prefix(folder: Path) -> list[str]:
     for name, text in entries.items():
         (folder / name).write_text(text)
     mounts = "".join(f'mount --bind "$0/{name}" /etc/{name} && ' for name in entries)
-    return [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "slave",
-        "sh",
-        "-c",
-        f'{mounts}exec "$@"',
-        str(folder),
-    ]
+    unshare = ["unshare", "--mount", "--propagation", "slave"]
+    return [*unshare, "sh", "-c", f'{mounts}exec "$@"', str(folder)]
 
 
 @contextlib.contextmanager
@@ -58,21 +48,9 @@ def podman_engine() -> Generator[Engine]:
     _require("podman", "runc", "newuidmap")
     with _user_folder("podman") as folder:
         options = [f"--{name}={folder}/{name}" for name in ("root", "runroot", "tmpdir")]
-        options += [
-            "--runtime=runc",
-            "--cgroup-manager=cgroupfs",
-            "--events-backend=file",
-            "--storage-driver=overlay",
-        ]
-        argv = [
-            *SWITCH_USER,
-            "podman",
-            *options,
-            "system",
-            "service",
-            "--time=0",
-            f"unix://{folder}/podman.sock",
-        ]
+        options += ["--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=file"]
+        service = ["system", "service", "--time=0", f"unix://{folder}/podman.sock"]
+        argv = [*SWITCH_USER, "podman", *options, "--storage-driver=overlay", *service]
         with _started_engine(
             folder, [*subordinate_ids_prefix(folder), *argv], "podman.sock"
         ) as engine:
@@ -130,24 +108,10 @@ def _started_engine(
         "PATH": _PATH,
         "TMPDIR": f"{folder}/run",
     }
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**environment, **variables},
-            cwd=folder,
-            start_new_session=True,
-        )
-    engine = Engine(f"unix://{folder}/{socket}", process)
+    host = f"unix://{folder}/{socket}"
+    engine = docker_engines.launch_engine(argv, host, folder, {**environment, **variables})
     try:
-        deadline = time.monotonic() + _START_SECONDS
-        while not engine.responds():
-            log_tail = (folder / "log").read_text(errors="replace")[-2000:]
-            assert process.poll() is None, f"the engine exited: {log_tail}"
-            assert time.monotonic() < deadline, f"the engine did not start: {log_tail}"
-            time.sleep(0.1)
+        docker_engines.await_engine(engine)
         yield engine
     finally:
         engine.stop()

@@ -23,7 +23,7 @@ from cellblock import (
 )
 from tests.containers import docker_engine
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +37,7 @@ def package() -> Iterator[str]:
     """Yield the name of a package for this test, and remove its images as users are told to do."""
     name = f"tiny-{uuid.uuid4().hex[:8]}"
     yield name
-    docker_engine.shared_engine().docker(
-        "image", "prune", "--all", "--force", "--filter", f"label=cellblock.packages={name}"
-    )
+    docker("image", "prune", "--all", "--force", "--filter", f"label=cellblock.packages={name}")
     assert images_for(name) == []
 
 
@@ -72,10 +70,14 @@ def write_wheel(folder: Path, package: str, *, answer: int = 42, **more: str) ->
     return folder
 
 
+def docker(*arguments: str, data: bytes | None = None) -> str:
+    return docker_engine.shared_engine().docker(*arguments, data=data)
+
+
 def images_for(package: str) -> list[str]:
     """Return the IDs of the images that were built for `package`."""
     label = f"label=cellblock.packages={package}"
-    return docker_engine.shared_engine().docker("images", "--quiet", "--filter", label).split()
+    return docker("images", "--quiet", "--filter", label).split()
 
 
 async def run(
@@ -92,29 +94,23 @@ def run_in_new_executor(code: str, language: str = "python", **options: Any) -> 
     return asyncio.run(main())
 
 
-def test_python_and_shell_blocks_see_packages_in_an_image_without_pip(
+async def test_python_and_shell_blocks_see_packages_in_an_image_without_pip(
     image: str, package: str, wheels: Path
 ) -> None:
-    async def main() -> None:
-        async with DockerCommandLineCodeExecutor(
-            image, packages=[package], wheels=wheels
-        ) as executor:
-            assert (await run(executor, "import tiny; print(tiny.answer)")).output == "42\n"
-            assert (await run(executor, "python3 -m pip --version", "sh")).exit_code == 1
-            result = await run(
-                executor, f"{package}; cd /; python3 -I -c 'import tiny; tiny.main()'", "sh"
-            )
-            assert result.output == "42 /usr/bin/python3\n" * 2
-            code = (
-                "import tiny, os; "
-                "print(os.stat(tiny.__file__).st_uid, os.path.exists(tiny.__cached__))"
-            )
-            assert (await run(executor, code)).output == "0 True\n"
-
-    asyncio.run(main())
+    async with DockerCommandLineCodeExecutor(image, packages=[package], wheels=wheels) as executor:
+        assert (await run(executor, "import tiny; print(tiny.answer)")).output == "42\n"
+        assert (await run(executor, "python3 -m pip --version", "sh")).exit_code == 1
+        result = await run(
+            executor, f"{package}; cd /; python3 -I -c 'import tiny; tiny.main()'", "sh"
+        )
+        assert result.output == "42 /usr/bin/python3\n" * 2
+        code = (
+            "import tiny, os; print(os.stat(tiny.__file__).st_uid, os.path.exists(tiny.__cached__))"
+        )
+        assert (await run(executor, code)).output == "0 True\n"
 
 
-def test_packages_of_blocks_precede_requested_ones_and_those_of_the_image(
+async def test_packages_of_blocks_precede_requested_ones_and_those_of_the_image(
     image: str, package: str, tmp_path: Path
 ) -> None:
     (tmp_path / "wheels").mkdir()
@@ -125,28 +121,22 @@ def test_packages_of_blocks_precede_requested_ones_and_those_of_the_image(
     }
     wheels = write_wheel(tmp_path / "wheels", package, **more)
 
-    async def main() -> None:
-        async with DockerCommandLineCodeExecutor(
-            image, packages=[package], wheels=wheels, user="77:88"
-        ) as executor:
-            code = "import sys; print(*[path for path in sys.path if 'packages' in path])"
-            paths = "/home/cell/.local/lib/python3.11/site-packages /opt/cellblock/site-packages"
-            paths += (
-                " /opt/cellblock/site-packages/within /usr/local/lib/python3.11/dist-packages\n"
-            )
-            assert (await run(executor, code)).output == paths
-            assert (await run(executor, f'python3 -c "{code}"', "sh")).output == paths
-            assert (
-                await run(executor, "import decimal; print(hasattr(decimal, 'shadowed'))")
-            ).output == "False\n"
-            install = (
-                "import site; "
-                "open(site.getusersitepackages() + '/tiny.py', 'w').write('answer = 7')"
-            )
-            assert (await run(executor, install)).exit_code == 0
-            assert (await run(executor, "import tiny; print(tiny.answer)")).output == "7\n"
-
-    asyncio.run(main())
+    async with DockerCommandLineCodeExecutor(
+        image, packages=[package], wheels=wheels, user="77:88"
+    ) as executor:
+        code = "import sys; print(*[path for path in sys.path if 'packages' in path])"
+        paths = "/home/cell/.local/lib/python3.11/site-packages /opt/cellblock/site-packages"
+        paths += " /opt/cellblock/site-packages/within /usr/local/lib/python3.11/dist-packages\n"
+        assert (await run(executor, code)).output == paths
+        assert (await run(executor, f'python3 -c "{code}"', "sh")).output == paths
+        assert (
+            await run(executor, "import decimal; print(hasattr(decimal, 'shadowed'))")
+        ).output == "False\n"
+        install = (
+            "import site; open(site.getusersitepackages() + '/tiny.py', 'w').write('answer = 7')"
+        )
+        assert (await run(executor, install)).exit_code == 0
+        assert (await run(executor, "import tiny; print(tiny.answer)")).output == "7\n"
 
 
 def test_a_set_of_packages_is_installed_once_per_image(
@@ -250,7 +240,7 @@ def test_a_kept_container_with_other_packages_is_not_reused(
         with pytest.raises(BackendError, match="for other packages"):
             run_in_new_executor("print(1)", **kept, packages=[package], wheels=wheels)
     finally:
-        docker_engine.shared_engine().docker("rm", "--force", "--volumes", name)
+        docker("rm", "--force", "--volumes", name)
 
 
 def test_the_built_image_keeps_the_settings_of_its_base(
@@ -258,7 +248,7 @@ def test_the_built_image_keeps_the_settings_of_its_base(
 ) -> None:
     own = f"{package}:own"
     text = f'FROM {image}\nENV COLOUR=green\nUSER 12:34\nENTRYPOINT ["/nothing"]\n'
-    docker_engine.shared_engine().docker("build", "--tag", own, "-", data=text.encode())
+    docker("build", "--tag", own, "-", data=text.encode())
     try:
         assert run_in_new_executor(
             "import os, tiny; print(os.environ['COLOUR'])",
@@ -271,13 +261,10 @@ def test_the_built_image_keeps_the_settings_of_its_base(
             "{{json .Config.User}} {{json .Config.Entrypoint}} "
             '{{index .Config.Labels "cellblock.base"}}'
         )
-        assert (
-            docker_engine.shared_engine().docker("inspect", "--format", template, made)
-            == f'"12:34" ["/nothing"] {own}'
-        )
-        docker_engine.shared_engine().docker("rmi", made)
+        assert docker("inspect", "--format", template, made) == f'"12:34" ["/nothing"] {own}'
+        docker("rmi", made)
     finally:
-        docker_engine.shared_engine().docker("rmi", "--force", own)
+        docker("rmi", "--force", own)
 
 
 @pytest.mark.network

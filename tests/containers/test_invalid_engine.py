@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -57,32 +57,30 @@ async def engine(path: Path, answers: Mapping[str, bytes], otherwise: bytes) -> 
         await asyncio.gather(*filter(None, connections))
 
 
-@pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
-def test_socket_that_is_no_engine_is_an_unavailable_engine(
-    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def check_unavailable(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: Iterable[str],
+    answers: Mapping[str, bytes],
+    message: str,
 ) -> None:
-    async def main() -> None:
-        async with engine(tmp_path / "engine.sock", {}, answer) as host:
+    for name in names:
+        async with engine(folder / "engine.sock", answers, NONSENSE[name]) as host:
             monkeypatch.setenv("DOCKER_HOST", host)
-            with pytest.raises(ContainerEngineUnavailable, match=r"engine\.sock.*DOCKER_HOST"):
-                await DockerCommandLineCodeExecutor(work_dir=tmp_path / "work").start()
-
-    asyncio.run(main())
+            with pytest.raises(ContainerEngineUnavailable, match=message):
+                await DockerCommandLineCodeExecutor(work_dir=folder / "work").start()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [NONSENSE[name] for name in ("no content type", "half an answer", "a web page", "broken JSON")],
-)
-def test_engine_that_breaks_later_is_an_unavailable_engine(
-    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_socket_that_is_no_engine_is_an_unavailable_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = r"engine\.sock.*DOCKER_HOST"
+    await check_unavailable(tmp_path, monkeypatch, NONSENSE, {}, message)
+
+
+async def test_engine_that_breaks_later_is_an_unavailable_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     valid = {"info": json_answer({}), "version": json_answer({"ApiVersion": "1.41"})}
-
-    async def main() -> None:
-        async with engine(tmp_path / "engine.sock", valid, answer) as host:
-            monkeypatch.setenv("DOCKER_HOST", host)
-            with pytest.raises(ContainerEngineUnavailable, match="container engine"):
-                await DockerCommandLineCodeExecutor(work_dir=tmp_path / "work").start()
-
-    asyncio.run(main())
+    names = ("no content type", "half an answer", "a web page", "broken JSON")
+    await check_unavailable(tmp_path, monkeypatch, names, valid, "container engine")

@@ -199,6 +199,7 @@ def test_blocks_in_containers_are_filtered(
     assert [path.name for path in unfiltered.iterdir() if path.stat().st_mode & 0o6000]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_podman_takes_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     image = podman_engine.use_shared_engine(monkeypatch, "python")
@@ -206,6 +207,7 @@ def test_podman_takes_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["podman_engine", "docker_engine"])
 def test_rootless_engines_take_the_filter(
     engine: str,
@@ -263,10 +265,10 @@ def engine_without_filters(
         yield engine
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    ("make", "runtime"),
-    [(command_line, "refuses"), (command_line, "ignores"), (kernel, "ignores")],
+    ("make", "runtime"), [(command_line, "refuses"), (command_line, "ignores"), (kernel, "ignores")]
 )
 def test_starting_without_the_filter_fails_and_says_what_to_do(
     make: Callable[..., CodeExecutor],
@@ -283,6 +285,7 @@ def test_starting_without_the_filter_fails_and_says_what_to_do(
     assert f"create_kwargs={ENGINES_OWN}" in str(failure.value)
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_a_kernel_container_that_ends_before_anything_runs_in_it_says_why(
     engine_without_filters: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -301,6 +304,7 @@ def test_a_kernel_container_that_ends_before_anything_runs_in_it_says_why(
         open_probes(kernel(image, work_dir=tmp_path, runtime="ignores"))
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_an_engine_that_ignores_filters_works_with_its_own(
     engine_without_filters: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch

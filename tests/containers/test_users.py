@@ -23,8 +23,10 @@ from tests import plain_user
 from tests.containers import docker_engine, rootless_engine
 from tests.containers.docker_engine import Engine
 from tests.executors.session import session_image
+from tests.suite.tiers import exhaustive
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.engine,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can start engines as other users"),
 ]
@@ -102,13 +104,10 @@ class Report:
 
     def world_writable(self) -> list[str]:
         """Return the paths that all users can write to."""
-        paths = {
-            **self.work,
-            **{f"{path} of {{tmp}}": status for path, status in self.temporary.items()},
-        }
+        temporary = {f"{path} of {{tmp}}": status for path, status in self.temporary.items()}
         return [
             path
-            for path, (*_, mode) in paths.items()
+            for path, (*_, mode) in {**self.work, **temporary}.items()
             if mode & stat.S_IWOTH and not stat.S_ISSOCK(mode)
         ]
 
@@ -162,7 +161,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module", params=["podman_engine", "docker_engine"])
 def rootless(request: pytest.FixtureRequest, rootless_engines: Callable[[str], Engine]) -> Engine:
-    return rootless_engines(request.param)
+    engine = rootless_engines(request.param)
+    engine.test_image("python")  # so that no single test pays for it
+    return engine
 
 
 @pytest.fixture(scope="module")
@@ -188,12 +189,7 @@ def create_and_read_files(engine: Engine, caller: Caller, **options: Any) -> Rep
 # rootless engines
 
 
-def require_cgroup_v1(engine: Engine) -> None:
-    if not engine.docker("info", "--format", "{{.CgroupVersion}}").startswith("1"):
-        pytest.skip("rootless engines have control groups here, because they are version 2")
-
-
-@pytest.mark.parametrize("transfer", ["bind", "copy"])
+@pytest.mark.parametrize("transfer", exhaustive(["bind", "copy"]))
 def test_files_belong_to_the_user_of_a_rootless_engine(
     rootless: Engine, folder: Path, transfer: str
 ) -> None:
@@ -202,39 +198,22 @@ def test_files_belong_to_the_user_of_a_rootless_engine(
     assert report.world_writable() == []
 
 
+@pytest.mark.slow
 def test_a_rootless_engine_without_control_groups_enforces_limits_itself(
     rootless: Engine, folder: Path
 ) -> None:
-    require_cgroup_v1(rootless)
-    options = {
-        "image": rootless.test_image("python"),
-        "limits": {"memory_bytes": 200 << 20, "processes": 30},
-    }
+    if not rootless.docker("info", "--format", "{{.CgroupVersion}}").startswith("1"):
+        pytest.skip("rootless engines have control groups here, because they are version 2")
     caller = Caller(rootless, folder, PLAIN)
+    limits = {"limits": {"memory_bytes": 200 << 20, "processes": 30}}
+    options = {"image": rootless.test_image("python"), **limits}
     hungry = caller.run_blocks([["b'x' * (2 << 30)", "python"]], options)
     assert "Out of memory: the limit of 209715200 bytes (memory_bytes)." in hungry.output
     assert caller.run_blocks([[FORKS, "python"]], options).output == "no process\n"
-
-
-def test_a_rootless_engine_limits_shell_blocks_by_rlimits_too(
-    rootless: Engine, folder: Path
-) -> None:
-    require_cgroup_v1(rootless)
-    options = {
-        "image": rootless.test_image("shell"),
-        "limits": {"memory_bytes": 200 << 20, "processes": 30},
-    }
-    report = Caller(rootless, folder, PLAIN).run_blocks([["ulimit -d; ulimit -p", "sh"]], options)
-    assert report.output == "204800\n30\n"
-
-
-def test_a_rootless_engine_refuses_limits_that_it_cannot_enforce(
-    rootless: Engine, folder: Path
-) -> None:
-    require_cgroup_v1(rootless)
-    options = {"image": rootless.test_image("python"), "limits": {"processors": 1}}
+    in_shell = {"image": rootless.test_image("shell"), **limits}
+    assert caller.run_blocks([["ulimit -d; ulimit -p", "sh"]], in_shell).output == "204800\n30\n"
     with pytest.raises(AssertionError, match=r"BackendError: .* cannot enforce Limits\.processors"):
-        Caller(rootless, folder, PLAIN).run_blocks([], options)
+        caller.run_blocks([], {**options, "limits": {"processors": 1}})
 
 
 def test_root_can_use_the_engine_of_another_user(rootless: Engine, folder: Path) -> None:
@@ -250,7 +229,7 @@ def test_root_can_use_the_engine_of_another_user(rootless: Engine, folder: Path)
 # engines that remap users
 
 
-@pytest.mark.parametrize("transfer", ["bind", "copy"])
+@pytest.mark.parametrize("transfer", exhaustive(["bind", "copy"]))
 @pytest.mark.parametrize("owner", [ROOT, PLAIN])
 def test_files_belong_to_the_caller_of_an_engine_that_remaps_users(
     remapping_engine: Engine, folder: Path, owner: tuple[int, int], transfer: str
@@ -276,7 +255,7 @@ def test_users_stay_remapped_if_files_are_copied(remapping_engine: Engine, folde
 # the shared engine
 
 
-@pytest.mark.parametrize("owner", [ROOT, OTHER])
+@pytest.mark.parametrize("owner", [OTHER, pytest.param(ROOT, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("remaps", [False, True])
 def test_blocks_run_as_the_owner_of_the_work_folder_if_the_caller_is_root(
     remapping_engine: Engine, folder: Path, owner: tuple[int, int], remaps: bool

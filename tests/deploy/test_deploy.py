@@ -135,6 +135,7 @@ def check_server(name: str) -> None:
     assert docker("inspect", "--format={{.Config.StopTimeout}}", name) == "45"
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.network
 def test_image_runs_with_the_options_of_the_page(image: str) -> None:
@@ -144,6 +145,7 @@ def test_image_runs_with_the_options_of_the_page(image: str) -> None:
         check_server(name)
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.network
 def test_image_runs_with_the_options_of_the_manifest(image: str) -> None:

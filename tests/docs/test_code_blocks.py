@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.sandbox.probe import unavailable_reason
+from tests.command_server import run_command
 from tests.containers import docker_engine
 from tests.docs.markdown_pages import (
     INTEGRATIONS,
@@ -36,27 +37,17 @@ from tests.docs.markdown_pages import (
 )
 from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
+from tests.suite.tiers import exhaustive
 
 LANGUAGES = {"python", "sh", "console", "text", "yaml"}
 # Programs of console blocks, besides ours.
-PROGRAMS = {
-    "cd",
-    "curl",
-    "docker",
-    "git",
-    "harbor",
-    "kubectl",
-    "opentelemetry-instrument",
-    "pip",
-    "sqlite3",
-}
+PROGRAMS = set("cd curl docker git harbor kubectl opentelemetry-instrument pip sqlite3".split())
 MODULES = ("numpy", "pandas", "matplotlib", "pyarrow")
 # The mark of a page whose code has a pattern.
-NEEDS = {
-    "network": r"packages=|--package",
-    "engine": "Docker",
-    "kernel": "Jupyter",
-}
+NEEDS = {"network": r"packages=|--package", "engine": "Docker", "kernel": "Jupyter"}
+# The pages of the default tier, and those that start servers or run many commands.
+CENTRAL = {"README", "executors", "index", "sandbox", "sessions"}
+SLOW = {"azure", "chat-command", "compat", "jupyter", "mcp", "serve"}
 IMAGE, IPYTHON_IMAGE = "python:3-slim", "ipython:latest"
 
 pytestmark = pytest.mark.timeout(300)
@@ -70,8 +61,10 @@ def is_docker_page(page: Path) -> bool:
     return "Docker" in code_of(page)
 
 
-def needs_of(page: Path) -> list[str]:
-    return [name for name, pattern in NEEDS.items() if re.search(pattern, code_of(page))]
+def marks_of(page: Path) -> list[pytest.MarkDecorator]:
+    names = [name for name, pattern in NEEDS.items() if re.search(pattern, code_of(page))]
+    names += ["slow"] * (page.stem in SLOW)
+    return [getattr(pytest.mark, name) for name in names]
 
 
 def runnable_pages() -> list[object]:
@@ -79,15 +72,10 @@ def runnable_pages() -> list[object]:
 
     tests/integrations runs those of other frameworks.
     """
-    return [
-        pytest.param(
-            page,
-            id=page_name(page) + (" docker" if is_docker_page(page) else ""),
-            marks=[getattr(pytest.mark, name) for name in needs_of(page)],
-        )
-        for page in PAGES
-        if code_of(page) and page not in INTEGRATIONS
-    ]
+    pages = [page for page in PAGES if code_of(page) and page not in INTEGRATIONS]
+    ids = {page: page_name(page) + " docker" * is_docker_page(page) for page in pages}
+    cases = [pytest.param(page, id=ids[page], marks=marks_of(page)) for page in pages]
+    return exhaustive(cases, keep=lambda case: case.values[0].stem in CENTRAL)
 
 
 @pytest.fixture
@@ -132,14 +120,9 @@ class PageRun:
         return self._run(["sh", "-e", "-c", self.code(block)], "")
 
     def _run(self, argv: list[str], given: str) -> str:
+        folder, environment = self.work_dir, self.environment
         done = subprocess.run(
-            argv,
-            cwd=self.work_dir,
-            env=self.environment,
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
+            argv, cwd=folder, env=environment, input=given, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -174,10 +157,10 @@ def test_code_of_a_page_does_what_the_page_shows(
             assert block.output is None or matches(output, block.output), f"{where}:\n{output}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_every_block_has_a_language_that_is_tested(page: Path) -> None:
+def test_every_block_has_a_language_that_is_tested() -> None:
     unknown = [
-        f"{block.line}: {block.language or 'none'}"
+        f"{page_name(page)}:{block.line}: {block.language or 'none'}"
+        for page in PAGES
         for block in blocks(page)
         if block.language not in LANGUAGES
     ]
@@ -206,22 +189,21 @@ def missing(command: str) -> str | None:
 
 @functools.cache
 def command_names() -> set[str]:
-    help_text = subprocess.run(
-        [sys.executable, "-m", "cellblock", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    help_text = run_command("--help").stdout
     return set(re.findall(r"^  (\w+) ", help_text.partition("Commands:")[2], re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_commands_for_a_person_name_what_exists(page: Path) -> None:
+def test_commands_for_a_person_name_what_exists() -> None:
     commands = [
-        line.removeprefix("$ ")
+        (page_name(page), line.removeprefix("$ "))
+        for page in PAGES
         for block in blocks(page)
         if block.language == "console"
         for line in block.code.splitlines()
         if line.startswith("$ ")
     ]
-    assert [name for command in commands if (name := missing(command))] == []
+    found = [(page, missing(command)) for page, command in commands]
+    assert [(page, name) for page, name in found if name] == []
 
 
 def test_a_wrong_output_and_a_missing_program_are_noticed(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 import cellblock
 from tests.docs.markdown_pages import OTHERS, PAGES, ROOT, anchors, blocks, links, page_name
 
@@ -18,44 +16,57 @@ CONFIGURATIONS = [
 ] + sorted((ROOT / ".github").rglob("*.*"))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=page_name)
-def test_links_lead_to_a_file_and_a_heading(document: Path) -> None:
-    dead: list[str] = []
-    for link in links(document):
-        name, _, anchor = link.partition("#")
-        target = Path(os.path.normpath(document.parent / name)) if name else document
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            dead.append(link)
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_links_lead_to_a_file_and_a_heading() -> None:
+    dead: list[tuple[str, str]] = []
+    for document in DOCUMENTS:
+        for link in links(document):
+            name, _, anchor = link.partition("#")
+            target = Path(os.path.normpath(document.parent / name)) if name else document
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                dead.append((page_name(document), link))
     assert dead == []
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *CONFIGURATIONS], ids=page_name)
-def test_lines_have_at_most_100_columns(document: Path) -> None:
-    lines = document.read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if len(line) > 100] == []
+def test_lines_have_at_most_100_columns() -> None:
+    assert [
+        (page_name(document), line)
+        for document in (*DOCUMENTS, *CONFIGURATIONS)
+        for line in read(document).splitlines()
+        if len(line) > 100
+    ] == []
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=page_name)
-def test_code_on_the_site_fits_without_scrolling(page: Path) -> None:
-    lines = [line for block in blocks(page) for line in block.code.splitlines()]
-    assert [line for line in lines if len(line) > 72] == []
+def test_code_on_the_site_fits_without_scrolling() -> None:
+    assert [
+        (page_name(page), line)
+        for page in PAGES[1:]
+        for block in blocks(page)
+        for line in block.code.splitlines()
+        if len(line) > 72
+    ] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=page_name)
-def test_source_files_that_a_document_names_exist(document: Path) -> None:
-    named = re.findall(r"`([\w./-]+/[\w.-]+\.c?py)`", document.read_text(encoding="utf-8"))
+def test_source_files_that_a_document_names_exist() -> None:
     roots = (ROOT, ROOT / "src", ROOT / "src" / "cellblock")
-    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+    assert [
+        (page_name(document), name)
+        for document in DOCUMENTS
+        for name in re.findall(r"`([\w./-]+/[\w.-]+\.c?py)`", read(document))
+        if not any((root / name).exists() for root in roots)
+    ] == []
 
 
 def test_the_site_lists_every_page() -> None:
-    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
-    pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]}
-    assert pages == listed
+    listed = set(re.findall(r"[\w/-]+\.md", read(ROOT / "mkdocs.yml")))
+    assert {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]} == listed
 
 
 def test_security_begins_with_a_threat_model_and_supports_this_version() -> None:
-    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    text = read(ROOT / "SECURITY.md")
     assert text.split("\n\n")[1].startswith("**Threat model.**")
     supported, report = text.partition("## Supported versions")[2].split("\n## ", 1)
     minor = ".".join(cellblock.__version__.split(".")[:2])
@@ -64,7 +75,6 @@ def test_security_begins_with_a_threat_model_and_supports_this_version() -> None
 
 
 def test_pre_commit_runs_the_programs_of_the_check_script() -> None:
-    check = (ROOT / "scripts" / "check").read_text(encoding="utf-8")
-    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    check, hooks = read(ROOT / "scripts" / "check"), read(ROOT / ".pre-commit-config.yaml")
     programs = re.findall(r"^holds (\S+(?: format| check)?)", check, re.MULTILINE)
     assert [program for program in programs if f"entry: {program}" not in hooks] == []

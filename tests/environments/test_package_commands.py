@@ -26,6 +26,7 @@ from cellblock.environments.interpreter import Interpreter, own_commands
 from cellblock.environments.shebang import shebang_for, with_shebang
 from cellblock.environments.virtualenv import environment_for
 from tests.executors.session.live_session import run_async
+from tests.suite.tiers import exhaustive
 
 # Its command prints which Python runs it, and whether it can import another package.
 _PROGRAM = """\
@@ -93,14 +94,8 @@ def context(tmp_path: Path) -> SimpleNamespace:
     builder = venv.EnvBuilder(with_pip=False)
     builder.create(tmp_path / "own")
     found = builder.ensure_directories(tmp_path / "own")
-    install = [
-        find_uv_bin(),
-        "pip",
-        "install",
-        "--python",
-        found.env_exe,
-        str(wheel(tmp_path / "wheels", "other", word="two")),
-    ]
+    other = wheel(tmp_path / "wheels", "other", word="two")
+    install = [find_uv_bin(), "pip", "install", "--python", found.env_exe, str(other)]
     subprocess.run(install, check=True, capture_output=True)
     return found
 
@@ -126,85 +121,67 @@ def outputs(kind: str, blocks: Sequence[tuple[str, str]], **parameters: Any) -> 
     return run_async(main())
 
 
-def test_commands_of_packages_run_with_the_blocks_python(kind: str, tmp_path: Path) -> None:
+LISTS_COMMANDS = """
+import os, sys, sysconfig
+for folder in os.path.dirname(sys.executable), sysconfig.get_path('scripts'):
+    print(os.access(folder + '/tiny', os.X_OK), os.access(folder + '/tiny-sh', os.X_OK))
+"""
+
+
+def test_commands_of_packages_are_files_beside_python_and_run_with_it(
+    kind: str, tmp_path: Path
+) -> None:
     packages = [requirement(wheel(tmp_path / "wheels"))]
     code = "tiny; tiny-sh; python -m tiny; sh -c tiny"
-    [shell, [from_python]] = outputs(
-        kind, [("sh", code), ("python", _FROM_PYTHON)], packages=packages
-    )
+    blocks = [("sh", code), ("python", _FROM_PYTHON), ("python", LISTS_COMMANDS)]
+    [shell, [from_python], listed] = outputs(kind, blocks, packages=packages)
     command, by_sh, module, again = shell
     assert by_sh == "one by sh"
     word, program, sees_other, executable = from_python.split()
     assert (word, sees_other, program) == ("one", "False", executable)
     assert {command, module, again} == {f"one {executable} False"}
+    assert listed == ["True True"] * 2
 
 
-def test_commands_are_files_beside_python(kind: str, tmp_path: Path) -> None:
-    packages = [requirement(wheel(tmp_path / "wheels"))]
-    code = (
-        "import os, sys, sysconfig\n"
-        "for folder in os.path.dirname(sys.executable), sysconfig.get_path('scripts'):\n"
-    )
-    code += (
-        "    print(os.access(folder + '/tiny', os.X_OK), os.access(folder + '/tiny-sh', os.X_OK))"
-    )
-    assert outputs(kind, [("python", code)], packages=packages) == [["True True"] * 2]
+OF_ENVIRONMENT = [
+    ("sh", "other; other-sh"),
+    ("python", "import sys; print('two', sys.executable, True)"),
+]
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", exhaustive(BLOCKS))
 def test_commands_of_a_virtual_environment_run_with_the_blocks_python(
-    kind: str, context: SimpleNamespace
-) -> None:
-    blocks = [
-        ("sh", "other; other-sh"),
-        ("python", "import sys; print('two', sys.executable, True)"),
-    ]
-    shell, python = outputs(kind, blocks, virtual_env_context=context)
-    assert shell == [*python, "two by sh"]
-
-
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_a_virtual_environment_may_have_a_relative_path(
     kind: str, context: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     relative = venv.EnvBuilder(with_pip=False).ensure_directories("own")
     assert not os.path.isabs(relative.env_exe)
-    blocks = [
-        ("sh", "other; other-sh"),
-        ("python", "import sys; print('two', sys.executable, True)"),
-    ]
-    shell, python = outputs(kind, blocks, virtual_env_context=relative, work_dir="work")
-    assert shell == [*python, "two by sh"]
+    for given, work in ((context, {}), (relative, {"work_dir": "work"})):
+        shell, python = outputs(kind, OF_ENVIRONMENT, virtual_env_context=given, **work)
+        assert shell == [*python, "two by sh"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_virtual_environment_is_refused(kind: str) -> None:
-    cls, own = KINDS[kind]
-    parameters: dict[str, Any] = {**own, "virtual_env_context": "venv"}
-    with pytest.raises(ValueError, match=r"virtual_env_context must be .*create_virtual_env"):
-        cls(**parameters)
+def test_what_is_no_virtual_environment_is_refused() -> None:
+    for cls, own in KINDS.values():
+        parameters: dict[str, Any] = {**own, "virtual_env_context": "venv"}
+        with pytest.raises(ValueError, match=r"virtual_env_context must be .*create_virtual_env"):
+            cls(**parameters)
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", exhaustive(BLOCKS))
 def test_commands_of_a_virtual_environment_see_the_packages_too(
     kind: str, context: SimpleNamespace, tmp_path: Path
 ) -> None:
-    packages = [
-        requirement(wheel(tmp_path / "wheels")),
-        requirement(wheel(tmp_path / "wheels", "other", word="newer")),
-    ]
+    wheels = tmp_path / "wheels"
+    packages = [requirement(wheel(wheels)), requirement(wheel(wheels, "other", word="newer"))]
     blocks = [("sh", "tiny; other; other-sh"), ("python", "import sys; print(sys.executable)")]
-    shell, [executable] = outputs(kind, blocks, packages=packages[:1], virtual_env_context=context)
-    assert shell == [f"one {executable} True", f"two {executable} True", "two by sh"]
-    shell, [executable] = outputs(kind, blocks, packages=packages, virtual_env_context=context)
-    assert shell == [f"one {executable} True", f"newer {executable} True", "newer by sh"], (
-        "the commands are not those of the imported packages"
-    )
+    for given, word in ((packages[:1], "two"), (packages, "newer")):
+        shell, [executable] = outputs(kind, blocks, packages=given, virtual_env_context=context)
+        assert shell == [f"one {executable} True", f"{word} {executable} True", f"{word} by sh"]
 
 
 # Not with Landlock: pip lists a folder that is not visible there.
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "landlock"])
+@pytest.mark.parametrize("kind", exhaustive(["sandbox", "local", "session"]))
 def test_command_installed_by_a_block_comes_first(kind: str, tmp_path: Path) -> None:
     work = tmp_path / "work"
     newer = wheel(work, word="newer", version="2.0")
@@ -218,7 +195,7 @@ def test_command_installed_by_a_block_comes_first(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the tests need a virtual environment")
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "local"])
+@pytest.mark.parametrize("kind", exhaustive(["sandbox", "landlock", "session"]))
 def test_commands_of_the_caller_s_python_run_with_the_blocks_python(
     kind: str, tmp_path: Path
 ) -> None:
@@ -226,9 +203,7 @@ def test_commands_of_the_caller_s_python_run_with_the_blocks_python(
     from_python = "import subprocess, sys\nsubprocess.run(['pytest', '--version'])\n"
     packages = [requirement(wheel(tmp_path / "wheels", word="given"))]
     [version, first_line, tiny], [again, executable] = outputs(
-        kind,
-        [("sh", code), ("python", f"{from_python}print(sys.executable)")],
-        packages=packages,
+        kind, [("sh", code), ("python", f"{from_python}print(sys.executable)")], packages=packages
     )
     assert version == again == f"pytest {pytest.__version__}"
     assert first_line == f"#!{executable}"
@@ -258,8 +233,8 @@ def test_commands_come_before_the_caller_s_path(tmp_path: Path) -> None:
     assert line.startswith("one ")
 
 
-@pytest.mark.parametrize("name", ["with a blank", "long" * 40], ids=["blank", "long"])
-@pytest.mark.parametrize("kind", ["local", "landlock"])
+@pytest.mark.parametrize("name", exhaustive(["with a blank", "long" * 40]), ids=["blank", "long"])
+@pytest.mark.parametrize("kind", exhaustive(["local", "landlock"]))
 def test_commands_run_wherever_temporary_files_are(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,42 +247,34 @@ def test_commands_run_wherever_temporary_files_are(
 
 def test_cached_environment_is_not_changed(tmp_path: Path) -> None:
     packages = [requirement(wheel(tmp_path / "wheels"))]
-    environment = run_async(environment_for(packages))
-    before = {path: path.read_bytes() for path in (environment / "bin").iterdir() if path.is_file()}
-    outputs(
-        "sandbox",
-        [("sh", "tiny; echo x > $(command -v tiny); ! (echo x >> $(command -v tiny-sh)) 2>&-")],
-        packages=packages,
-    )
-    assert {
-        path: path.read_bytes() for path in (environment / "bin").iterdir() if path.is_file()
-    } == before
+    programs = run_async(environment_for(packages)) / "bin"
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in programs.iterdir() if path.is_file()}
+
+    before = contents()
+    code = "tiny; echo x > $(command -v tiny); ! (echo x >> $(command -v tiny-sh)) 2>&-"
+    outputs("sandbox", [("sh", code)], packages=packages)
+    assert contents() == before
 
 
-@pytest.mark.parametrize(
-    "shebang",
-    [
-        "#!/a/b/bin/python\n",
-        "#!/a/b/bin/python3.12 -E\n",
-        "#!/usr/bin/env python3\n",
-        "#!/bin/sh\n'''exec' '/a b/bin/python' \"$0\" \"$@\"\n' '''\n",
-        (
-            "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' "
-            "\"$0\" \"$@\"\n' '''\n"
-        ),
-    ],
-)
-def test_python_scripts_are_recognised_by_their_first_lines(shebang: str) -> None:
-    assert (
-        with_shebang("/c/python", f"{shebang}import sys\n".encode()) == b"#!/c/python\nimport sys\n"
-    )
+OF_PYTHON = [
+    "#!/a/b/bin/python\n",
+    "#!/a/b/bin/python3.12 -E\n",
+    "#!/usr/bin/env python3\n",
+    "#!/bin/sh\n'''exec' '/a b/bin/python' \"$0\" \"$@\"\n' '''\n",
+    (
+        "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' "
+        "\"$0\" \"$@\"\n' '''\n"
+    ),
+]
+OF_OTHERS = [b"#!/bin/sh\necho python\n", b"#!/opt/python/bin/ruby\n", b"\x7fELF#!python\n", b""]
 
 
-@pytest.mark.parametrize(
-    "text", [b"#!/bin/sh\necho python\n", b"#!/opt/python/bin/ruby\n", b"\x7fELF#!python\n", b""]
-)
-def test_other_programs_are_not_changed(text: bytes) -> None:
-    assert with_shebang("/c/python", text) == text
+def test_only_scripts_of_python_by_their_first_lines_are_changed() -> None:
+    found = [with_shebang("/c/python", f"{one}import sys\n".encode()) for one in OF_PYTHON]
+    assert found == [b"#!/c/python\nimport sys\n"] * len(OF_PYTHON)
+    assert [with_shebang("/c/python", text) for text in OF_OTHERS] == OF_OTHERS
 
 
 def test_shebang_for_an_unusual_path_uses_a_shell(tmp_path: Path) -> None:

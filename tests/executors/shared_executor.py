@@ -1,4 +1,4 @@
-"""SharedExecutorTarget: checks that need no executor of their own share one, which stays started.
+"""The contract as tests: which checks run in which tier, and executors that they share.
 
 Starting a container or a kernel takes most of the time of a check.
 """
@@ -8,15 +8,60 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cellblock.executors.base import CodeExecutor
-from cellblock.testing.conformance import CHECKS, ConformanceTarget
+from cellblock.testing.conformance import CHECKS, CheckSkipped, ConformanceTarget, checks_for
+from tests.suite.tiers import exhaustive
 
 _TIMEOUT = 60.0
+# The other modules of checks start executors, and wait for time limits and the ends of processes.
+CHEAP = {"output", "requests", "sessions"}
+
+
+def contract_cases(
+    target: ConformanceTarget,
+    differences: Mapping[str, str],
+    *,
+    left_out: Collection[str] = (),
+    slow: Collection[str] = (),
+    raises: type[Exception] | tuple[type[Exception], ...] = AssertionError,
+    modules: Collection[str] | None = CHEAP,
+) -> list[Any]:
+    """Return the checks for `target` as cases of a test, with a reason for each that must fail.
+
+    The default tier has those of `modules`, None: all, as for the sandbox.
+    """
+
+    def cases() -> Iterator[Any]:
+        for name in checks_for(target):
+            reason = differences.get(name)
+            marks = [pytest.mark.slow] if name in slow else []
+            if reason:
+                marks.append(pytest.mark.xfail(strict=True, raises=raises, reason=reason))
+            if name not in left_out:
+                yield pytest.param(name, marks=marks, id=name)
+
+    def stays(case: Any) -> bool:
+        return modules is None or CHECKS[case.values[0]].__module__.rpartition(".")[2] in modules
+
+    unknown = {*differences, *left_out, *slow} - checks_for(target).keys()
+    assert not unknown, f"There are no such checks: {unknown}"
+    return exhaustive(cases(), keep=stays)
+
+
+@contextlib.contextmanager
+def skipping() -> Generator[None]:
+    """Skip the test if its check says that it cannot run here."""
+    try:
+        yield
+    except CheckSkipped as reason:
+        pytest.skip(str(reason))
 
 
 @dataclass(frozen=True)

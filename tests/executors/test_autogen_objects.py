@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ from cellblock import (
 )
 from cellblock.cancellation import on_cancel
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
-from tests.executors.jupyter import kernels
 
+pytestmark = [
+    pytest.mark.usefixtures("kernel_specs"),
+    pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor"),
+]
 KINDS: dict[str, Callable[[Path], CodeExecutor]] = {
     "local": lambda folder: LocalCommandLineCodeExecutor(work_dir=folder),
     "sandbox": lambda folder: SandboxCommandLineCodeExecutor(work_dir=folder),
     "session": lambda folder: SandboxSessionCodeExecutor(work_dir=folder),
     "jupyter": lambda folder: JupyterCodeExecutor(work_dir=folder),
 }
-# The kinds, marked by what starting one needs.
-STARTED = [
-    pytest.param(kind, marks=pytest.mark.kernel if kind == "jupyter" else ()) for kind in KINDS
-]
+STARTED = ["local", "sandbox", "session", pytest.param("jupyter", marks=pytest.mark.kernel)]
 
 
 class AutoGenToken:
@@ -83,41 +83,35 @@ class AG2Block(AutoGenBlock):
         yield from vars(self).items()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Using LocalCommandLineCodeExecutor")
-        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
-        yield
-
-
-@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
 @pytest.mark.parametrize("kind", STARTED)
-def test_an_autogen_token_cancels_the_running_block_but_not_the_next_one(
+async def test_blocks_of_autogen_run_and_its_token_cancels_the_running_one_only(
     kind: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with KINDS[kind](tmp_path) as executor:
-            token, used = AutoGenToken(), AutoGenToken()
-            assert (
-                await executor.execute_code_blocks([CodeBlock("print(1)", "python")], used)
-            ).output == "1\n"
-            code = "print('so far', end='', flush=True)\n" + heartbeat("life")
-            running = asyncio.ensure_future(
-                executor.execute_code_blocks([CodeBlock(code, "python")], token)
-            )
-            await wait_until((tmp_path / "life").exists, "the block runs")
-            used.cancel()
-            token.cancel()
-            result = await running
-            assert (result.exit_code, result.outcome) == (125, "cancelled")
-            assert result.output == "so far\nCancelled: Code execution was cancelled."
-            await assert_dead(tmp_path / "life")
-            assert (
-                await executor.execute_code_blocks([CodeBlock("print(2)", "python")])
-            ).output == "2\n"
-
-    asyncio.run(main())
+    async with KINDS[kind](tmp_path) as executor:
+        blocks = [AutoGenBlock("print(1)", "python"), AG2Block("print(2)", "py")]
+        assert (await executor.execute_code_blocks(blocks)).output == "1\n2\n"
+        streamed = fold([event async for event in executor.execute_stream(blocks)])
+        assert [block.language for block in streamed.blocks] == ["python", "py"]
+        result = await executor.execute_code_blocks([AG2Block("print(3)", "")])
+        assert (result.exit_code, result.output.strip()) == (1, "unknown language")
+        token, used = AutoGenToken(), AutoGenToken()
+        assert (
+            await executor.execute_code_blocks([CodeBlock("print(1)", "python")], used)
+        ).output == "1\n"
+        code = "print('so far', end='', flush=True)\n" + heartbeat("life")
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(code, "python")], token)
+        )
+        await wait_until((tmp_path / "life").exists, "the block runs")
+        used.cancel()
+        token.cancel()
+        result = await running
+        assert (result.exit_code, result.outcome) == (125, "cancelled")
+        assert result.output == "so far\nCancelled: Code execution was cancelled."
+        await assert_dead(tmp_path / "life")
+        assert (
+            await executor.execute_code_blocks([CodeBlock("print(2)", "python")])
+        ).output == "2\n"
 
 
 class CallbackTarget:
@@ -159,26 +153,6 @@ def test_a_cancellation_at_the_end_of_a_block_does_not_affect_the_next_block() -
     assert asyncio.run(main()) == []
 
 
-@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-@pytest.mark.parametrize("kind", STARTED)
-def test_autogen_blocks_run(kind: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with KINDS[kind](tmp_path) as executor:
-            blocks = [AutoGenBlock("print(1)", "python"), AG2Block("print(2)", "py")]
-            assert (await executor.execute_code_blocks(blocks)).output == "1\n2\n"
-            assert [
-                block.language
-                for block in fold([event async for event in executor.execute_stream(blocks)]).blocks
-            ] == [
-                "python",
-                "py",
-            ]
-            result = await executor.execute_code_blocks([AG2Block("print(3)", "")])
-            assert (result.exit_code, result.output.strip()) == (1, "unknown language")
-
-    asyncio.run(main())
-
-
 ONE_BLOCK = AG2Block("1", "python")
 INVALID_BLOCKS: dict[str, tuple[Any, str]] = {
     "one block": (
@@ -212,14 +186,25 @@ INVALID_BLOCKS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", INVALID_BLOCKS)
-def test_an_invalid_list_of_blocks_is_refused_and_named(name: str, tmp_path: Path) -> None:
-    given, message = INVALID_BLOCKS[name]
+def refusal(make: Callable[[], object]) -> str:
+    try:
+        make()
+    except (ValueError, ComponentError) as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def test_invalid_lists_of_blocks_are_refused_and_named(tmp_path: Path) -> None:
     executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
-    with pytest.raises(ValueError, match=message):
-        executor.execute_stream(given)
-    with pytest.raises(ValueError, match=message):
-        asyncio.run(executor.execute_code_blocks(given))
+    faults: list[tuple[str, str]] = []
+    for name, (given, message) in INVALID_BLOCKS.items():
+        for use in (
+            lambda given=given: executor.execute_stream(given),
+            lambda given=given: asyncio.run(executor.execute_code_blocks(given)),
+        ):
+            if not re.search(message, said := refusal(use)):
+                faults.append((name, said))
+    assert faults == []
 
 
 class AutoGenComponentModel:
@@ -235,7 +220,6 @@ class AutoGenComponentModel:
         return dict(vars(self))
 
 
-@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
 def test_an_autogen_configuration_loads_unchanged(tmp_path: Path) -> None:
     saved = AutoGenComponentModel(
         provider="autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
@@ -266,9 +250,8 @@ def test_an_autogen_configuration_loads_unchanged(tmp_path: Path) -> None:
         assert found == (30, tmp_path, "tools", False)
 
 
-@pytest.mark.parametrize("given", [5, None, ["provider"], LocalCommandLineCodeExecutor])
-def test_an_invalid_configuration_is_refused(given: Any) -> None:
-    with pytest.raises(
-        ComponentError, match=r"is not a saved configuration\. Pass a ComponentModel"
-    ):
-        load_component(given)
+def test_an_invalid_configuration_is_refused() -> None:
+    wrongs: list[Any] = [5, None, ["provider"], LocalCommandLineCodeExecutor]
+    for wrong in wrongs:
+        with pytest.raises(ComponentError, match="is not a saved configuration. Pass a Component"):
+            load_component(wrong)

@@ -34,17 +34,14 @@ async def run(one: CommandLineExecutor | SessionExecutor, code: str) -> CodeResu
     return await one.execute_code_blocks([CodeBlock(code, "python")])
 
 
-def test_a_busy_loop_gets_its_result_later(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with executor("sandbox", tmp_path) as one:
-            code = "print('x' * 500_000)\nopen('printed', 'w').close()"
-            running = asyncio.create_task(run(one, code))
-            await asyncio.sleep(0)
-            time.sleep(0.1)  # noqa: ASYNC251 - callers do this
-            assert len((await running).output) == 500_001
-            assert (tmp_path / "printed").exists()
-
-    asyncio.run(main())
+async def test_a_busy_loop_gets_its_result_later(tmp_path: Path) -> None:
+    async with executor("sandbox", tmp_path) as one:
+        code = "print('x' * 500_000)\nopen('printed', 'w').close()"
+        running = asyncio.create_task(run(one, code))
+        await asyncio.sleep(0)
+        time.sleep(0.1)  # noqa: ASYNC251 - callers do this
+        assert len((await running).output) == 500_001
+        assert (tmp_path / "printed").exists()
 
 
 def test_a_busy_loop_whose_block_prints_a_lot_does_not_delay_other_loops(tmp_path: Path) -> None:
@@ -94,12 +91,9 @@ def test_after_a_loop_was_closed_during_a_block_other_loops_can_use_the_executor
         del task
         gc.collect()
 
-    async def main() -> None:
-        assert (await run(one, "print('done')")).output == "done\n"
-        assert (await run(one, "print('again')")).output == "again\n"
-        await one.stop()
-
-    asyncio.run(main())
+    for word in ("done", "again"):
+        assert asyncio.run(run(one, f"print({word!r})")).output == f"{word}\n"
+    asyncio.run(one.stop())
 
 
 def test_many_loops_in_sequence_leave_no_open_descriptors(tmp_path: Path) -> None:
@@ -136,17 +130,14 @@ def test_several_loops_can_use_a_session_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_block_that_starts_while_another_thread_stops_the_executor_raises(
+async def test_a_block_that_starts_while_another_thread_stops_the_executor_raises(
     kind: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with executor(kind, tmp_path) as one:
-            connection, one.place.connection = one.place.connection, None  # as `stop` does first
-            with pytest.raises(ExecutorStopped, match="stopped"):
-                await run(one, "print('hi')")
-            one.place.connection = connection
-
-    asyncio.run(main())
+    async with executor(kind, tmp_path) as one:
+        connection, one.place.connection = one.place.connection, None  # as `stop` does first
+        with pytest.raises(ExecutorStopped, match="stopped"):
+            await run(one, "print('hi')")
+        one.place.connection = connection
 
 
 def test_a_cancelled_start_does_not_stop_what_another_one_has_started() -> None:

@@ -47,7 +47,10 @@ WITH_LIMITS: dict[str, tuple[Callable[..., Any], Limits]] = {
     "jupyter container": (DockerJupyterServer, DockerJupyterServer().limits),
 }
 
-pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+pytestmark = [
+    pytest.mark.depends_on_user,
+    pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor"),
+]
 
 
 @pytest.mark.parametrize(

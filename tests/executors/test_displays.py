@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cellblock import CodeBlock
 from cellblock.errors import WorkspaceError
 from cellblock.executors.displays import DisplayFiles, display_text, strip_terminal_codes
+from cellblock.sync import SandboxSessionCodeExecutor
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
     "RU5ErkJggg=="
 )
+EIGHT_BIT_CONTROLS = "".join(map(chr, range(0x80, 0xA0)))
 KINDS = {
     "image/png": "png",
     "image/jpeg": "jpg",
@@ -52,18 +55,14 @@ values: st.SearchStrategy[Any] = st.recursive(
 bundles = st.dictionaries(st.sampled_from(MIMES) | st.text(max_size=5), values, max_size=5)
 
 
-@pytest.mark.parametrize(("mime", "suffix"), KINDS.items())
-def test_base64_images_are_saved_as_their_bytes(tmp_path: Path, mime: str, suffix: str) -> None:
-    shown = base64.encodebytes(PIXEL).decode()  # contains line breaks, as kernels send it
-    (path,) = DisplayFiles(tmp_path).save({mime: shown, "text/plain": "<Figure>"})
-    assert Path(path).parent == tmp_path
-    assert Path(path).suffix == f".{suffix}"
-    assert Path(path).read_bytes() == PIXEL
-
-
-def test_raw_bytes_are_saved_unchanged(tmp_path: Path) -> None:
-    (path,) = DisplayFiles(tmp_path).save({"image/png": PIXEL})
-    assert Path(path).read_bytes() == PIXEL
+def test_images_are_saved_as_their_bytes(tmp_path: Path) -> None:
+    encoded = base64.encodebytes(PIXEL).decode()  # contains line breaks, as kernels send it
+    for mime, suffix in KINDS.items():
+        for shown in (encoded, PIXEL):
+            (saved,) = DisplayFiles(tmp_path).save({mime: shown, "text/plain": "<Figure>"})
+            path = Path(saved)
+            assert (path.parent, path.suffix) == (tmp_path, f".{suffix}")
+            assert path.read_bytes() == PIXEL
 
 
 def test_html_and_svg_are_saved_as_text(tmp_path: Path) -> None:
@@ -122,12 +121,10 @@ def test_a_folder_that_cannot_be_written_raises_workspace_error(tmp_path: Path) 
         DisplayFiles(tmp_path / "file").save({"text/html": "x"})
 
 
-@pytest.mark.parametrize(
-    "value", ["no base64!", "abc", "", None, 3, ["a", 3], {"a": 1}, "\ud800", [], "é"]
-)
-def test_an_invalid_image_is_skipped(tmp_path: Path, value: object) -> None:
-    assert DisplayFiles(tmp_path).save({"image/png": value}) == ()
-    assert list(tmp_path.iterdir()) == []
+def test_an_invalid_image_is_skipped(tmp_path: Path) -> None:
+    for value in ("no base64!", "abc", "", None, 3, ["a", 3], {"a": 1}, "\ud800", [], "é"):
+        assert DisplayFiles(tmp_path).save({"image/png": value}) == ()
+        assert list(tmp_path.iterdir()) == []
 
 
 @given(bundles)
@@ -143,9 +140,8 @@ def test_no_bundle_raises_an_exception(
     assert "\x00" not in text
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
+def test_a_bundle_is_represented_as_text() -> None:
+    texts: list[tuple[dict[str, Any], str]] = [
         ({"text/plain": "a\nb", "text/html": "<p>"}, "a\nb\n"),
         ({"text/plain": ["a\n", "b\n"]}, "a\nb\n"),
         ({"text/plain": "\x1b[31mred\x1b[0m"}, "red\n"),
@@ -156,22 +152,30 @@ def test_no_bundle_raises_an_exception(
         ({"image/png": "aaaa", "text/html": "<p>"}, "[image/png] [text/html]\n"),
         ({"text/plain": 3, "x/y": 1}, "[text/plain] [x/y]\n"),
         ({}, ""),
-    ],
-)
-def test_a_bundle_is_represented_as_text(data: dict[str, Any], text: str) -> None:
-    assert display_text(data) == text
+    ]
+    faults = [(data, found) for data, text in texts if (found := display_text(data)) != text]
+    assert faults == []
 
 
-@pytest.mark.parametrize(
-    ("text", "printed"),
-    [
-        ("\x1b[0;31mZeroDivisionError\x1b[0m", "ZeroDivisionError"),
-        ("\x1b[38;5;28;01mfor\x1b[39;00m", "for"),
-        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
-        ("\x1b[2K\rtwo", "\rtwo"),
-        ("a\x00b\ud800c\x1b", "a\ufffdb\ufffdc\ufffd"),
-        ("a[31m", "a[31m"),
-    ],
-)
-def test_terminal_codes_are_removed(text: str, printed: str) -> None:
-    assert strip_terminal_codes(text) == printed
+def test_terminal_codes_and_controls_of_eight_bits_are_removed() -> None:
+    texts = {
+        "\x1b[0;31mZeroDivisionError\x1b[0m": "ZeroDivisionError",
+        "\x1b[38;5;28;01mfor\x1b[39;00m": "for",
+        "\x1b]8;;http://x\x07link\x1b]8;;\x07": "link",
+        "\x1b[2K\rtwo": "\rtwo",
+        "a\x00b\ud800c\x1b": "a\ufffdb\ufffdc\ufffd",
+        "a[31m": "a[31m",
+        EIGHT_BIT_CONTROLS: "\ufffd" * 32,
+        f"\x1b[1m{EIGHT_BIT_CONTROLS}": "\ufffd" * 32,
+    }
+    assert {text: strip_terminal_codes(text) for text in texts} == texts
+
+
+def test_controls_of_eight_bits_are_replaced_in_output() -> None:
+    """Some terminals obey them as they obey ESC."""
+    code = f"print({EIGHT_BIT_CONTROLS!r})\nprint('\\x9b31mred')\n"
+    with SandboxSessionCodeExecutor(timeout=30) as session:
+        block = CodeBlock(f"{code}raise ValueError('\\x9d0;title\\x9c')", "python")
+        result = session.execute_code_blocks([block])
+    assert result.output.startswith("\ufffd" * 32 + "\n\ufffd31mred\n")
+    assert not set(EIGHT_BIT_CONTROLS) & set(result.output)

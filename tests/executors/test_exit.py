@@ -1,13 +1,14 @@
 """Leaving late: executors that Python's exit ends, and executors in forked children."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.executors.programs import run_python
 from tests.executors.session.live_session import skip_without_sandbox
+
+pytestmark = pytest.mark.depends_on_user
 
 PRELUDE = """
 import atexit, os, sys, threading
@@ -89,14 +90,8 @@ threading.Thread(target=work).start()
 
 def run_script(script: str) -> "subprocess.CompletedProcess[str]":
     skip_without_sandbox()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        # Python 3.12 and later warn of a fork in a process that has threads.
-        [sys.executable, "-W", "ignore:This process", "-c", PRELUDE + script],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    # Python 3.12 and later warn of a fork in a process that has threads.
+    return run_python("-W", "ignore:This process", "-c", PRELUDE + script)
 
 
 @pytest.mark.parametrize("script", LEAVINGS.values(), ids=list(LEAVINGS))
@@ -108,37 +103,26 @@ def test_leaving_late_is_quiet_and_leaves_no_folder(script: str) -> None:
     assert not work_dir.exists()
 
 
-FORKED = {
-    "exits": "sys.exit()",
-    "stops": "executor.stop(); sys.exit()",
-    "drops it": "del executor; sys.exit()",
-    "stops the server": "server.__exit__(None, None, None); sys.exit()",
-}
-
-
-@pytest.mark.parametrize("end", FORKED.values(), ids=list(FORKED))
-@pytest.mark.parametrize("kind", ["blocks", "session"])
-def test_a_forked_child_leaves_the_parents_executor_alone(kind: str, end: str) -> None:
-    make = "SandboxCommandLineCodeExecutor()" if kind == "blocks" else "server.session()"
-    script = f"""
-server = SandboxSessionServer()
-if {kind == "session"}:
-    server.__enter__()
-executor = {make}
-executor.start()
-open(f"{{executor.work_dir}}/kept", "w").close()
-child = os.fork()
-if child == 0:
-    {end}
-print(os.waitpid(child, 0)[1])
-print(executor.execute_code_blocks([CodeBlock("ls /workspace/kept", "sh")]).output)
-executor.stop()
-if {kind == "session"}:
-    server.__exit__(None, None, None)
-"""
-    ended = run_script(script)
+@pytest.mark.parametrize("make", ["SandboxCommandLineCodeExecutor()", "server.session()"])
+def test_a_forked_child_leaves_the_parents_executor_alone(make: str) -> None:
+    """It exits, stops the executor, drops it, or stops the server."""
+    ended = run_script(f"""
+ends = ["", "executor.stop()", "del executor", "server.__exit__(None, None, None)"]
+with SandboxSessionServer() as server, {make} as executor:
+    open(f"{{executor.work_dir}}/kept", "w").close()
+    for end in ends:
+        child = os.fork()
+        if child == 0:
+            exec(end)
+            sys.exit()
+        ls = [CodeBlock("ls /workspace/kept", "sh")]
+        output = executor.execute_code_blocks(ls).output
+        print([end, os.waitpid(child, 0)[1], output], flush=True)  # else children print it too
+""")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout == "0\n/workspace/kept\n\n"
+    ends = ["", "executor.stop()", "del executor", "server.__exit__(None, None, None)"]
+    expected = [str([end, 0, "/workspace/kept\n"]) for end in ends]
+    assert ended.stdout.splitlines() == expected
 
 
 def test_a_child_that_uses_an_unstarted_executor_keeps_the_parents_files() -> None:

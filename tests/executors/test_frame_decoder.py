@@ -3,7 +3,6 @@
 import signal
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,9 +47,7 @@ def texts(pieces: list[tuple[int, bytes]]) -> dict[str, str]:
 
 
 @given(st.lists(st.tuples(KINDS, st.binary(max_size=30))))
-def test_any_bytes_become_printable_text(
-    pieces: list[tuple[int, bytes]],
-) -> None:
+def test_any_bytes_become_printable_text(pieces: list[tuple[int, bytes]]) -> None:
     for text in texts(pieces).values():
         text.encode()  # raises for surrogates
         assert not set(CONTROLS) & set(text)
@@ -89,63 +86,38 @@ def test_the_start_is_not_reported_twice() -> None:
     assert list(FrameDecoder(0, LIMITS).decode(frame(protocol.READY, b"{}"))) == []
 
 
-@pytest.mark.parametrize(
-    ("status", "exit_code", "outcome"),
-    [
-        (0, 0, "ok"),
-        (3 << 8, 3, "error"),
-        (255 << 8, 255, "error"),
-        (9, 137, "error"),
-        (signal.SIGSEGV | 128, 139, "error"),
-    ],
-)
-def test_the_exit_status_gives_exit_code_and_outcome(
-    status: int, exit_code: int, outcome: str
-) -> None:
-    end = ended(status)
-    assert (end.exit_code, end.outcome, end.limit, end.message) == (exit_code, outcome, None, "")
-    assert (end.usage.wall_seconds, end.usage.cpu_seconds, end.usage.peak_memory_bytes) == (1, 2, 3)
+def test_the_exit_status_gives_exit_code_and_outcome() -> None:
+    statuses = {0: 0, 3 << 8: 3, 255 << 8: 255, 9: 137, signal.SIGSEGV | 128: 139}
+    for status, exit_code in statuses.items():
+        end = ended(status)
+        assert (end.exit_code, end.outcome) == (exit_code, "error" if exit_code else "ok")
+        assert (end.limit, end.message) == (None, "")
+        usage = end.usage
+        assert (usage.wall_seconds, usage.cpu_seconds, usage.peak_memory_bytes) == (1, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("why", "exit_code", "outcome", "limit", "message"),
-    [
-        ("wall_seconds", 124, "timeout", "wall_seconds", "\nTimeout"),
-        ("cpu_seconds", 124, "timeout", "cpu_seconds", "\nTimeout: the limit of 2 CPU seconds."),
-        ("cancelled", 125, "cancelled", None, "\nCancelled: Code execution was cancelled."),
+def test_an_exceeded_limit_is_named() -> None:
+    ends = [
+        (124, "timeout", "wall_seconds", "Timeout"),
+        (124, "timeout", "cpu_seconds", "Timeout: the limit of 2 CPU seconds."),
+        (125, "cancelled", None, "Cancelled: Code execution was cancelled."),
         (
-            "memory_bytes",
-            137,
-            "out_of_memory",
-            "memory_bytes",
-            "\nOut of memory: the limit of 10485760 bytes (memory_bytes).",
+            *(137, "out_of_memory", "memory_bytes"),
+            "Out of memory: the limit of 10485760 bytes (memory_bytes).",
         ),
         (
-            "written_bytes",
-            137,
-            "killed",
-            "written_bytes",
-            "\nKilled: the block wrote more than the limit of 20 bytes (written_bytes).",
+            *(137, "killed", "written_bytes"),
+            "Killed: the block wrote more than the limit of 20 bytes (written_bytes).",
         ),
         (
-            "files",
-            137,
-            "killed",
-            "files",
-            "\nKilled: the block made more than the limit of 40 files (files).",
+            *(137, "killed", "files"),
+            "Killed: the block made more than the limit of 40 files (files).",
         ),
-    ],
-)
-def test_an_exceeded_limit_is_named(
-    why: str, exit_code: int, outcome: str, limit: str | None, message: str
-) -> None:
-    end = ended(9, why)
-    assert (end.exit_code, end.outcome, end.limit, end.message) == (
-        exit_code,
-        outcome,
-        limit,
-        message,
-    )
+    ]
+    for exit_code, outcome, limit, message in ends:
+        end = ended(9, limit or "cancelled")
+        assert (end.exit_code, end.outcome, end.limit) == (exit_code, outcome, limit)
+        assert end.message == f"\n{message}"
 
 
 def test_the_file_size_limit_is_named_only_if_there_is_one() -> None:
@@ -153,10 +125,7 @@ def test_the_file_size_limit_is_named_only_if_there_is_one() -> None:
     assert (
         ended(signal.SIGXFSZ, limits=Limits.unlimited()).limit,
         ended(signal.SIGXFSZ, limits=Limits.unlimited()).exit_code,
-    ) == (
-        None,
-        153,
-    )
+    ) == (None, 153)
 
 
 def test_a_missing_exit_status_is_reported_as_killed() -> None:

@@ -77,63 +77,42 @@ def decorated(a: int) -> int:
     return a * 2
 
 
-def test_a_plain_function_can_be_imported(make: Callable[..., CodeExecutor]) -> None:
-    result = run(
-        make([add_two_numbers]),
-        "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))",
-    )
-    assert (result.exit_code, result.output) == (0, "3\n")
+def nested(a: int) -> int:
+    def inner(b: int) -> int:
+        return b + 1
+
+    return inner(a)
 
 
-def test_every_block_can_import_from_a_custom_functions_module(
+SHOUT = 'def shout(text: str) -> str:\n    """Say it louder."""\n    return text.upper() + "é"\n'
+TWICE = "def twice(a: int) -> int:\n    return add_two_numbers(a, a)\n"
+FUNCTIONS = [
+    add_two_numbers,
+    describe,
+    later,
+    nested,
+    FunctionWithRequirements.from_callable(decorated, global_imports=["functools"]),
+    FunctionWithRequirements.from_str(SHOUT),
+    FunctionWithRequirements.from_str(TWICE),
+]
+# Calls of the functions, and what they return.
+CALLS = {
+    "tools.add_two_numbers(1, 2)": 3,
+    "tools.describe([1, 7])": "[4, 2.0]",  # with its global imports
+    "asyncio.run(tools.later('x'))": "x",
+    "tools.nested(1)": 2,
+    "(tools.decorated(2), tools.decorated.cache_info().misses)": (4, 1),
+    "tools.shout('x')": "Xé",
+    "tools.twice(2)": 4,
+}
+
+
+def test_every_block_can_import_functions_from_a_custom_module(
     make: Callable[..., CodeExecutor],
 ) -> None:
-    code = "import tools\nprint(tools.add_two_numbers(1, 2))"
-    assert run(make([add_two_numbers], functions_module="tools"), code, code).output == "3\n3\n"
-
-
-def test_functions_can_use_their_global_imports(make: Callable[..., CodeExecutor]) -> None:
-    assert (
-        run(make([describe]), "from functions import describe\nprint(describe([1, 7]))").output
-        == "[4, 2.0]\n"
-    )
-
-
-def test_an_async_function_can_be_awaited(make: Callable[..., CodeExecutor]) -> None:
-    assert (
-        run(
-            make([later]), "import asyncio, functions\nprint(asyncio.run(functions.later('x')))"
-        ).output
-        == "x\n"
-    )
-
-
-def test_a_function_can_contain_a_nested_function(make: Callable[..., CodeExecutor]) -> None:
-    def nested(a: int) -> int:
-        def inner(b: int) -> int:
-            return b + 1
-
-        return inner(a)
-
-    assert run(make([nested]), "from functions import nested\nprint(nested(1))").output == "2\n"
-
-
-def test_a_decorated_function_keeps_its_decorators(make: Callable[..., CodeExecutor]) -> None:
-    function = FunctionWithRequirements.from_callable(decorated, global_imports=["functools"])
-    code = "from functions import decorated\nprint(decorated(2), decorated.cache_info().misses)"
-    assert run(make([function]), code).output == "4 1\n"
-
-
-def test_a_function_from_source_text_works(make: Callable[..., CodeExecutor]) -> None:
-    text = 'def shout(text: str) -> str:\n    """Say it louder."""\n    return text.upper() + "é"\n'
-    function = FunctionWithRequirements.from_str(text)
-    assert run(make([function]), "from functions import shout\nprint(shout('x'))").output == "Xé\n"
-
-
-def test_functions_can_call_each_other(make: Callable[..., CodeExecutor]) -> None:
-    text = "def twice(a: int) -> int:\n    return add_two_numbers(a, a)\n"
-    functions = [add_two_numbers, FunctionWithRequirements.from_str(text)]
-    assert run(make(functions), "from functions import twice\nprint(twice(2))").output == "4\n"
+    code = f"import asyncio, tools\nprint([eval(call) for call in {[*CALLS]}])"
+    result = run(make(FUNCTIONS, functions_module="tools"), code, code)
+    assert (result.exit_code, result.output) == (0, f"{[*CALLS.values()]}\n" * 2)
 
 
 def test_closures_and_lambdas_are_refused_when_the_executor_is_created(
@@ -150,46 +129,29 @@ def test_closures_and_lambdas_are_refused_when_the_executor_is_created(
         make([lambda: 1])
 
 
-def test_a_function_that_fails_to_load_raises_at_the_start(
+async def test_after_functions_failed_to_load_every_use_raises(
     make: Callable[..., CodeExecutor],
 ) -> None:
-    broken = FunctionWithRequirements.from_str(
-        "def f() -> int:\n    return 1\n", global_imports=["no_such_module_here"]
-    )
-    with pytest.raises(
-        FunctionError,
-        match=r"(?s)^Functions failed to load: .*No module named 'no_such_module_here'",
+    for arguments, imports, words in (
+        ("", ["no_such_module_here"], "No module named 'no_such_module_here'"),
+        ("a=1 / 0", [], "ZeroDivisionError"),
     ):
-        run(make([broken]), "print('never')")
-
-
-def test_after_functions_failed_to_load_every_use_raises_again(
-    make: Callable[..., CodeExecutor],
-) -> None:
-    async def main() -> None:
-        broken = FunctionWithRequirements.from_str("def f(a=1 / 0):\n    return a\n")
-        executor = make([broken])
+        text = f"def f({arguments}):\n    return 1\n"
+        executor = make([FunctionWithRequirements.from_str(text, global_imports=imports)])
         for _ in range(2):
-            with pytest.raises(FunctionError, match="ZeroDivisionError"):
+            with pytest.raises(FunctionError, match=f"(?s)^Functions failed to load: .*{words}"):
                 await executor.execute_code_blocks([CodeBlock("print('never')", "python")])
         await executor.stop()
 
-    asyncio.run(main())
 
-
-def test_restart_restores_functions_that_a_block_overwrote(
+async def test_restart_restores_functions_that_a_block_overwrote(
     make: Callable[..., CodeExecutor],
 ) -> None:
-    async def main() -> str:
-        async with make([add_two_numbers]) as executor:
-            await executor.execute_code_blocks([CodeBlock("echo 'spoilt =' > functions.py", "sh")])
-            await executor.restart()
-            block = CodeBlock(
-                "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))", "python"
-            )
-            return (await executor.execute_code_blocks([block])).output
-
-    assert asyncio.run(main()) == "3\n"
+    async with make([add_two_numbers]) as executor:
+        await executor.execute_code_blocks([CodeBlock("echo 'spoilt =' > functions.py", "sh")])
+        await executor.restart()
+        code = "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))"
+        assert (await executor.execute_code_blocks([CodeBlock(code, "python")])).output == "3\n"
 
 
 def test_the_prompt_describes_the_functions(make: Callable[..., CodeExecutor]) -> None:
@@ -203,6 +165,7 @@ def test_the_prompt_describes_the_functions(make: Callable[..., CodeExecutor]) -
 
 
 @pytest.mark.network
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_load_data_from_autogens_documentation_works(make: Callable[..., CodeExecutor]) -> None:
     pandas: Any = pytest.importorskip(

@@ -59,84 +59,55 @@ async def begin_block(executor: Executor) -> "asyncio.Task[str]":
 
 
 @pytest.mark.parametrize("kind", FRESH)
-def test_blocks_after_the_loss_of_the_server_run_on_a_new_one(kind: str) -> None:
-    async def main() -> None:
-        async with make(kind) as executor:
-            assert await run(executor, "open('kept', 'w').write('kept') and None") == ""
-            await kill_server(executor)
-            assert await run(executor, "print(open('kept').read())") == "kept"
-            task = await begin_block(executor)
-            await kill_server(executor)
-            with pytest.raises(BackendLost, match="The next call starts a new server"):
-                await task
-            assert await run(executor, "print(open('kept').read())") == "kept"
-            await kill_server(executor)
-        assert not executor._is_open
-
-    asyncio.run(main())
+async def test_blocks_after_the_loss_of_the_server_run_on_a_new_one(kind: str) -> None:
+    async with make(kind) as executor:
+        assert await run(executor, "open('kept', 'w').write('kept') and None") == ""
+        await kill_server(executor)
+        assert await run(executor, "print(open('kept').read())") == "kept"
+        task = await begin_block(executor)
+        await kill_server(executor)
+        with pytest.raises(BackendLost, match="The next call starts a new server"):
+            await task
+        assert await run(executor, "print(open('kept').read())") == "kept"
+        await kill_server(executor)
+    assert not executor._is_open
 
 
-def test_a_session_says_how_to_go_on_after_the_loss_of_its_server() -> None:
-    async def main() -> None:
-        async with make("session") as executor:
-            await run(executor, "x = 1")
-            task = await begin_block(executor)
-            await kill_server(executor)
-            for lost in (task, run(executor, "x")):
-                with pytest.raises(BackendLost, match=r"Call restart\(\)"):
-                    await lost
-            await executor.restart()
-            assert await run(executor, "'x' in globals()") == "False"
-
-    asyncio.run(main())
+async def test_a_session_says_how_to_go_on_after_the_loss_of_its_server() -> None:
+    async with make("session") as executor:
+        await run(executor, "x = 1")
+        task = await begin_block(executor)
+        await kill_server(executor)
+        for lost in (task, run(executor, "x")):
+            with pytest.raises(BackendLost, match=r"Call restart\(\)"):
+                await lost
+        await executor.restart()
+        assert await run(executor, "'x' in globals()") == "False"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stop_during_a_block_is_no_loss(kind: str) -> None:
-    async def main() -> None:
-        executor = make(kind)
-        await executor.start()
-        task = await begin_block(executor)
-        await executor.stop()
-        with pytest.raises(ExecutorStopped, match="was stopped"):
-            await task
-
-    asyncio.run(main())
+async def test_stop_during_a_block_is_no_loss(kind: str) -> None:
+    executor = make(kind)
+    await executor.start()
+    task = await begin_block(executor)
+    await executor.stop()
+    with pytest.raises(ExecutorStopped, match="was stopped"):
+        await task
 
 
-def test_use_of_a_session_after_its_with_block_is_an_error() -> None:
-    async def main() -> None:
-        executor = SandboxSessionCodeExecutor()
-        async with executor:
-            await run(executor, "x = 1")
-        for use in (run(executor, "x"), executor.get("x"), executor.checkpoint(), executor.fork()):
-            with pytest.raises(SessionError, match=r"Call start\(\)"):
-                await use
-        await executor.start()
-        assert await run(executor, "'x' in globals()") == "False"
-        await executor.stop()
-
+async def test_use_of_a_session_after_its_with_block_is_an_error() -> None:
     skip_without_sandbox()
-    asyncio.run(main())
-
-
-def test_use_of_a_synchronous_session_after_its_with_block_is_an_error() -> None:
-    skip_without_sandbox()
+    executor = SandboxSessionCodeExecutor()
+    async with executor:
+        await run(executor, "x = 1")
+    for use in (run(executor, "x"), executor.get("x"), executor.checkpoint(), executor.fork()):
+        with pytest.raises(SessionError, match=r"Call start\(\)"):
+            await use
+    await executor.start()
+    assert await run(executor, "'x' in globals()") == "False"
+    await executor.stop()
     with sync.SandboxSessionCodeExecutor() as session:
         session.set("x", 1)
-    with pytest.raises(SessionError, match=r"Call start\(\)"):
-        session.get("x")
-    with pytest.raises(SessionError, match=r"Call start\(\)"):
-        session.execute_code_blocks([CodeBlock("x", "python")])
-
-
-def test_fresh_blocks_can_run_after_the_with_block() -> None:
-    async def main() -> None:
-        executor = SandboxCommandLineCodeExecutor()
-        async with executor:
-            pass
-        assert await run(executor, "print(1)") == "1"
-        await executor.stop()
-
-    skip_without_sandbox()
-    asyncio.run(main())
+    for wrong in (lambda: session.get("x"), lambda: session.checkpoint()):
+        with pytest.raises(SessionError, match=r"Call start\(\)"):
+            wrong()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -32,10 +33,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "local": LocalCommandLineCodeExecutor,
     "jupyter": JupyterCodeExecutor,
 }
-# The kinds, marked by what starting one needs.
-STARTED = [
-    pytest.param(kind, marks=pytest.mark.kernel if kind == "jupyter" else ()) for kind in KINDS
-]
+SANDBOXES = [SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor]
 BLOCK = CodeBlock("print(1)", "python")
 # Arguments, and what the message of the `ValueError` says.
 OF_ALL: list[tuple[dict[str, Any], str]] = [
@@ -50,126 +48,107 @@ OF_ALL: list[tuple[dict[str, Any], str]] = [
     ({"functions": print}, "functions must be a list of functions, such as [add]"),
     ({"work_dir": 7}, "work_dir must be a path, such as 'coding', not 7"),
 ]
-OF_SANDBOX: list[tuple[dict[str, Any], str]] = [
-    ({"policy": {"network": "none"}}, 'policy must be a Policy object, such as Policy(network="h'),
+OF_POLICY: list[tuple[dict[str, Any], str]] = [
+    ({"read_only": "/etc"}, 'Policy.read_only must be a list of paths or mounts, such as ["/d'),
+    ({"read_write": Path("/etc")}, "Policy.read_write must be a list of paths"),
+    ({"read_only": [1]}, "An item of Policy.read_only must be a path or a Mount"),
+    ({"environment": ["A=1"]}, 'Policy.environment must be a mapping, such as {"TZ": "UTC"}'),
 ]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("options", "words"), OF_ALL, ids=lambda value: str(value)[:30])
-def test_executors_refuse_wrong_arguments(kind: str, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        KINDS[kind](**options)
+def refusal(make: Callable[..., object], **options: Any) -> str:
+    """Return what the `ValueError` or `WorkspaceError` of a call says."""
+    try:
+        make(**options)
+    except (ValueError, WorkspaceError) as error:
+        return str(error)
+    return "nothing was raised"
 
 
-@pytest.mark.parametrize("kind", ["sandbox", "session"])
-@pytest.mark.parametrize(("options", "words"), OF_SANDBOX, ids=lambda value: str(value)[:30])
-def test_sandboxes_refuse_wrong_arguments(kind: str, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        KINDS[kind](**options)
-    with pytest.raises(ValueError, match=re.escape(words)):
-        SandboxSessionServer(**options)
+def test_executors_and_policies_refuse_wrong_arguments() -> None:
+    of_sandbox = {"policy": {"network": "none"}}, "policy must be a Policy object, such as Policy(n"
+    cases = [(make, *case) for make in KINDS.values() for case in OF_ALL]
+    cases += [(make, *of_sandbox) for make in (*SANDBOXES, SandboxSessionServer)]
+    cases += [(Policy, *case) for case in OF_POLICY]
+    faults = [
+        (make, options, said)
+        for make, options, words in cases
+        if words not in (said := refusal(make, **options))
+    ]
+    assert faults == []
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"read_only": "/etc"}, 'Policy.read_only must be a list of paths or mounts, such as ["/d'),
-        ({"read_write": Path("/etc")}, "Policy.read_write must be a list of paths"),
-        ({"read_only": [1]}, "An item of Policy.read_only must be a path or a Mount"),
-        ({"environment": ["A=1"]}, 'Policy.environment must be a mapping, such as {"TZ": "UTC"}'),
-    ],
-)
-def test_policies_refuse_wrong_arguments(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        Policy(**options)
-
-
-@pytest.mark.parametrize("message", [None, b"text", 5])
-def test_a_message_that_is_no_text_is_refused(message: Any) -> None:
-    with pytest.raises(ValueError, match="Pass the message as a text, such as"):
-        extract_code_blocks(message)
-
-
-@pytest.mark.parametrize("token", ["x", object(), True])
-def test_a_token_that_is_none_is_refused(token: Any) -> None:
-    words = r"cancellation_token must be a CancellationToken\(\) or None, not"
+def test_what_is_no_message_and_no_token_is_refused() -> None:
     executor = SandboxCommandLineCodeExecutor()
-    with pytest.raises(ValueError, match=words):
-        asyncio.run(executor.execute_code_blocks([BLOCK], token))
-    with pytest.raises(ValueError, match=words):
-        executor.execute_stream([BLOCK], token)
+    calls: list[tuple[Callable[[], object], str]] = [
+        (functools.partial(extract_code_blocks, wrong), "Pass the message as a text, such as")
+        for wrong in cast(list[Any], [None, b"text", 5])
+    ]
+    words = "cancellation_token must be a CancellationToken() or None, not"
+    for wrong in cast(list[Any], ["x", object(), True]):
+        calls += [
+            (functools.partial(executor.execute_stream, [BLOCK], wrong), words),
+            (lambda token=wrong: asyncio.run(executor.execute_code_blocks([BLOCK], token)), words),
+        ]
+    faults = [(call, said) for call, words in calls if words not in (said := refusal(call))]
+    assert faults == []
 
 
 def test_a_checkpoint_that_is_none_is_refused() -> None:
     wrong: Any = 1
-    words = r"Pass a Checkpoint .*\[-1\], not 1"
     with sync.SandboxSessionCodeExecutor() as session:
-        with pytest.raises(ValueError, match=words):
-            session.restore(wrong)
-        with pytest.raises(ValueError, match=words):
-            session.drop(wrong)
-        with pytest.raises(ValueError, match=words):
-            session.fork(checkpoint=wrong)
+        said = [
+            refusal(session.restore, checkpoint=wrong),
+            refusal(session.drop, checkpoint=wrong),
+            refusal(session.fork, checkpoint=wrong),
+        ]
+    assert [bool(re.match(r"Pass a Checkpoint .*\[-1\], not 1", each)) for each in said] == [
+        True
+    ] * 3
 
 
-# work folders
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_cannot_be_the_work_folder(kind: str, tmp_path: Path) -> None:
+def test_a_file_cannot_be_the_work_folder(tmp_path: Path) -> None:
     file = tmp_path / "file.txt"
     file.touch()
-    with pytest.raises(WorkspaceError, match=r"work_dir '.*file.txt' cannot be used: it is a file"):
-        KINDS[kind](work_dir=file)
-    with pytest.raises(WorkspaceError, match=r"cannot be used: Not a directory"):
-        KINDS[kind](work_dir=str(file / "below"))
+    said = {refusal(make, work_dir=file) for make in KINDS.values()}
+    assert said == {f"work_dir '{file}' cannot be used: it is a file. Pass the path of a folder."}
+    said = {refusal(make, work_dir=str(file / "below")) for make in KINDS.values()}
+    assert all("cannot be used: Not a directory" in each for each in said), said
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_home_is_expanded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert KINDS[kind](work_dir="~/zz").work_dir == tmp_path / "zz"
-    assert os.listdir(tmp_path) == ["zz"]
-    with pytest.raises(ValueError, match="work_dir cannot be '~nobody-has-this-name"):
-        KINDS[kind](work_dir="~nobody-has-this-name/x")
+    for kind, make in KINDS.items():
+        assert make(work_dir=f"~/{kind}").work_dir == tmp_path / kind
+        said = refusal(make, work_dir="~nobody-has-this-name/x")
+        assert "work_dir cannot be '~nobody-has-this-name" in said
+    assert sorted(os.listdir(tmp_path)) == sorted(KINDS)
 
 
-# no time limit
-
-
-@pytest.mark.parametrize("kind", STARTED)
-def test_none_is_no_time_limit(kind: str, tmp_path: Path) -> None:
-    async def main() -> list[tuple[int, str]]:
-        executor: Any = KINDS[kind](timeout=None, work_dir=tmp_path)
-        assert executor.timeout is None
-        saved = executor.dump_component()
-        async with CodeExecutor.load_component(saved) as loaded:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "sandbox",
+        "session",
+        "local",
+        pytest.param("jupyter", marks=[pytest.mark.kernel, pytest.mark.exhaustive]),
+    ],
+)
+@pytest.mark.usefixtures("kept_servers")
+async def test_a_time_limit_can_be_absent_or_very_long(kind: str, tmp_path: Path) -> None:
+    unlimited: Any = KINDS[kind](timeout=None, work_dir=tmp_path)
+    assert unlimited.timeout is None
+    loaded = CodeExecutor.load_component(unlimited.dump_component())
+    for executor in (loaded, KINDS[kind](timeout=1e9, work_dir=tmp_path)):
+        async with executor:
             blocks = [BLOCK, CodeBlock("echo 2", "sh")]
-            results = [await loaded.execute_code_blocks([block]) for block in blocks]
-        return [(result.exit_code, result.output) for result in results]
-
-    assert asyncio.run(main()) == [(0, "1\n"), (0, "2\n")]
-
-
-@pytest.mark.parametrize("kind", STARTED)
-def test_a_very_long_time_limit_is_possible(kind: str, tmp_path: Path) -> None:
-    async def main() -> str:
-        async with KINDS[kind](timeout=1e9, work_dir=tmp_path) as executor:
-            return str((await executor.execute_code_blocks([BLOCK])).output)
-
-    assert asyncio.run(main()) == "1\n"
-
-
-@pytest.mark.parametrize("kind", STARTED)
-def test_a_limit_of_time_holds_without_a_timeout(kind: str, tmp_path: Path) -> None:
-    async def main() -> int:
-        limits = Limits(wall_seconds=0.5)
-        async with KINDS[kind](timeout=None, work_dir=tmp_path, limits=limits) as executor:
-            block = CodeBlock("import time; time.sleep(60)", "python")
-            return int((await executor.execute_code_blocks([block])).exit_code)
-
-    assert asyncio.run(main()) == 124
+            results = [await executor.execute_code_blocks([block]) for block in blocks]
+        found = [(result.exit_code, result.output) for result in results]
+        assert found == [(0, "1\n"), (0, "2\n")]
+    limits = Limits(wall_seconds=0.5)
+    async with KINDS[kind](timeout=None, work_dir=tmp_path, limits=limits) as executor:
+        block = CodeBlock("import time; time.sleep(60)", "python")
+        assert (await executor.execute_code_blocks([block])).exit_code == 124

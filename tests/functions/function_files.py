@@ -22,6 +22,12 @@ def run_with_module(module: FunctionModule, code: str, folder: Path) -> str:
     return done.stdout
 
 
+def printed(module: FunctionModule, expression: str, folder: Path) -> str:
+    """Return what `print(expression)` prints where the functions of `module` are imported."""
+    code = f"from {module.module_name} import *\nprint({expression})"
+    return run_with_module(module, code, folder).removesuffix("\n")
+
+
 def import_text(text: str, folder: Path) -> ModuleType:
     """Write `text` to a file and return it as a module."""
     path = folder / f"written_{abs(hash(text))}.py"

@@ -4,6 +4,7 @@ import collections.abc as abc
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from textwrap import indent as push
@@ -22,7 +23,7 @@ from cellblock.functions.module import (
     with_requirements,
 )
 from cellblock.functions.module import with_requirements as needs
-from tests.functions.function_files import import_text, refusal_message, run_with_module
+from tests.functions.function_files import import_text, printed, refusal_message, run_with_module
 
 AnyFunction = Callable[..., Any]
 
@@ -56,10 +57,7 @@ def described(value: abc.Sized) -> str:
 def test_plain_functions_work_and_may_call_each_other(tmp_path: Path) -> None:
     module = FunctionModule([doubled, add])
     assert module.names == ("doubled", "add")
-    assert (
-        run_with_module(module, "from functions import doubled; print(doubled(4))", tmp_path)
-        == "8\n"
-    )
+    assert printed(module, "doubled(4)", tmp_path) == "8"
 
 
 def test_module_has_the_requested_name(tmp_path: Path) -> None:
@@ -73,10 +71,7 @@ def test_multi_line_decorator_is_removed_and_its_imports_are_at_the_top(tmp_path
         "import json\nimport collections.abc as abc\nfrom textwrap import dedent, indent as push"
     )
     assert module.source.startswith(f"{imports}\n\n\ndef described(")
-    assert (
-        run_with_module(module, "from functions import described; print(described('ab'))", tmp_path)
-        == "> 2\n"
-    )
+    assert printed(module, "described('ab')", tmp_path) == "> 2"
 
 
 def test_example_of_the_autogen_documentation_works(tmp_path: Path) -> None:
@@ -96,8 +91,7 @@ def load_data() -> pandas.DataFrame:
     module = FunctionModule([import_text(text, tmp_path).load_data])
     assert module.packages == ("pandas",)
     assert module.stubs().startswith("def load_data() -> pandas.DataFrame:\n")
-    code = "from functions import load_data; print(load_data()['age'].sum())"
-    assert run_with_module(module, code, tmp_path) == "55\n"
+    assert printed(module, "load_data()['age'].sum()", tmp_path) == "55"
 
 
 def test_decorated_function_stays_callable_with_its_name_and_docstring() -> None:
@@ -123,9 +117,7 @@ def test_packages_of_all_kinds_of_functions_are_unique_and_in_order() -> None:
 
 def test_from_callable_gives_the_function_to_blocks(tmp_path: Path) -> None:
     module = FunctionModule([FunctionWithRequirements.from_callable(add)])
-    assert (
-        run_with_module(module, "from functions import add; print(add(2, b=5))", tmp_path) == "7\n"
-    )
+    assert printed(module, "add(2, b=5)", tmp_path) == "7"
 
 
 def test_stacked_requirements_are_joined(tmp_path: Path) -> None:
@@ -137,7 +129,7 @@ def test_stacked_requirements_are_joined(tmp_path: Path) -> None:
     module = FunctionModule([half])
     assert module.packages == ("b", "a")
     assert "@" not in module.source
-    assert run_with_module(module, "from functions import half; print(half(5))", tmp_path) == "2\n"
+    assert printed(module, "half(5)", tmp_path) == "2"
 
 
 def test_async_function_works_and_its_stub_is_async(tmp_path: Path) -> None:
@@ -151,12 +143,7 @@ def test_star_import_provides_unknown_names(tmp_path: Path) -> None:
     text = FunctionWithRequirements.from_str(
         "def root(): return sqrt(4)", global_imports=[ImportFromModule("math", ["*"])]
     )
-    assert (
-        run_with_module(
-            FunctionModule([text]), "from functions import root; print(root())", tmp_path
-        )
-        == "2.0\n"
-    )
+    assert printed(FunctionModule([text]), "root()", tmp_path) == "2.0"
 
 
 def test_imports_keep_their_order_and_appear_once() -> None:
@@ -193,18 +180,22 @@ def test_module_that_would_import_itself_is_refused() -> None:
         FunctionModule([given], "json")
 
 
-@pytest.mark.parametrize(
-    "item", ["os\nimport sys", "", "a b", ".x", 3, ImportFromModule("..x", ["y"])]
-)
-def test_global_import_that_is_not_one_absolute_import_is_refused(item: Any) -> None:
-    with pytest.raises(FunctionError, match="global_imports"):
-        with_requirements(global_imports=[item])
+NO_IMPORTS: list[Any] = ["os\nimport sys", "", "a b", ".x", 3, ImportFromModule("..x", ["y"])]
 
 
-@pytest.mark.parametrize("packages", ["pandas", ["--index-url=x"], [""], ["a\n-r b"], [3], add])
-def test_invalid_packages_are_refused(packages: Any) -> None:
-    with pytest.raises(FunctionError, match="python_packages"):
-        with_requirements(packages)
+def test_global_import_that_is_not_one_absolute_import_is_refused() -> None:
+    for item in NO_IMPORTS:
+        with pytest.raises(FunctionError, match="global_imports"):
+            with_requirements(global_imports=[item])
+
+
+NO_PACKAGES: list[Any] = ["pandas", ["--index-url=x"], [""], ["a\n-r b"], [3], add]
+
+
+def test_invalid_packages_are_refused() -> None:
+    for packages in NO_PACKAGES:
+        with pytest.raises(FunctionError, match="python_packages"):
+            with_requirements(packages)
 
 
 def test_imported_names_must_be_a_list() -> None:
@@ -331,8 +322,36 @@ DAMAGES: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("change", DAMAGES)
-def test_damaged_saved_function_is_refused(change: dict[str, object]) -> None:
-    saved = {**FunctionModule([add]).to_list()[0], **change}
-    with pytest.raises(FunctionError):
-        FunctionModule.from_list([saved])
+def test_damaged_saved_function_is_refused() -> None:
+    for change in DAMAGES:
+        saved = {**FunctionModule([add]).to_list()[0], **change}
+        with pytest.raises(FunctionError):
+            FunctionModule.from_list([saved])
+
+
+@dataclass
+class AutoGenFunction:
+    """Similar to AutoGen's class. With the real ones: tests/integrations/test_autogen.py."""
+
+    func: Any
+    python_packages: Any = ()
+    global_imports: Any = ()
+
+    def __call__(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_functions_with_requirements_of_autogen_are_taken_by_their_attributes() -> None:
+    text = AutoGenFunction("def root(x):\n    return math.sqrt(x)\n", ["numpy"], ["math"])
+    module = FunctionModule([AutoGenFunction(add, ["requests"]), text])
+    assert (module.names, module.packages) == (("add", "root"), ("requests", "numpy"))
+    again = FunctionModule(FunctionModule.from_list(module.to_list()).functions)
+    assert again.names == ("add", "root")
+    for wrong, message in (
+        (AutoGenFunction("x = 1"), "exactly one function"),
+        (AutoGenFunction(add, "pandas"), "must be a list of requirements"),
+        (AutoGenFunction(add, [], [3]), "3 in global_imports is not a name"),
+        (AutoGenFunction(lambda: 1), "is a lambda"),
+    ):
+        with pytest.raises(FunctionError, match=message):
+            FunctionModule([wrong])

@@ -16,7 +16,7 @@ from cellblock.functions.module import (
     ImportFromModule,
     with_requirements,
 )
-from tests.functions.function_files import import_text, refusal_message, run_with_module
+from tests.functions.function_files import import_text, printed, refusal_message
 
 LIMIT = 3
 AnyFunction = Callable[..., Any]
@@ -53,16 +53,13 @@ last"""
         )
 
     module = FunctionModule([page])
-    code = "from functions import page; print(repr(page()))"
-    assert run_with_module(module, code, tmp_path) == repr(page()) + "\n"
+    assert printed(module, "repr(page())", tmp_path) == repr(page())
 
 
 def test_function_nested_with_tabs_works(tmp_path: Path) -> None:
     written = import_text("def outer():\n\tdef inner(x):\n\t\treturn x\n\treturn inner\n", tmp_path)
     module = FunctionModule([written.outer()])
-    assert (
-        run_with_module(module, "from functions import inner; print(inner(3))", tmp_path) == "3\n"
-    )
+    assert printed(module, "inner(3)", tmp_path) == "3"
 
 
 def test_nested_function_may_call_itself(tmp_path: Path) -> None:
@@ -70,10 +67,7 @@ def test_nested_function_may_call_itself(tmp_path: Path) -> None:
         return 1 if n < 2 else n * factorial(n - 1)
 
     module = FunctionModule([factorial])
-    assert (
-        run_with_module(module, "from functions import factorial; print(factorial(5))", tmp_path)
-        == "120\n"
-    )
+    assert printed(module, "factorial(5)", tmp_path) == "120"
 
 
 def test_decorator_is_kept_if_the_module_has_it(tmp_path: Path) -> None:
@@ -83,8 +77,7 @@ def test_decorator_is_kept_if_the_module_has_it(tmp_path: Path) -> None:
         return []
 
     module = FunctionModule([drawn])
-    code = "from functions import drawn; print(drawn() is drawn())"
-    assert run_with_module(module, code, tmp_path) == "True\n"
+    assert printed(module, "drawn() is drawn()", tmp_path) == "True"
 
 
 MORE = """\
@@ -105,7 +98,7 @@ def test_decorator_above_with_requirements_keeps_the_requirements(tmp_path: Path
     written = import_text(MORE, tmp_path)
     module = FunctionModule([written.more, written.one])
     assert module.packages == ("pandas",)
-    assert run_with_module(module, "from functions import one; print(one())", tmp_path) == "101\n"
+    assert printed(module, "one()", tmp_path) == "101"
 
 
 def test_missing_or_later_defined_decorator_is_refused(tmp_path: Path) -> None:
@@ -217,6 +210,4 @@ def test_postponed_annotations_stay_postponed(tmp_path: Path) -> None:
         "def shown(table: pandas.DataFrame, rows: int=3) -> dict[str, polars.Series]:\n    ..."
         in module.stubs()
     )
-    assert (
-        run_with_module(module, "from functions import shown; print(shown(1))", tmp_path) == "{}\n"
-    )
+    assert printed(module, "shown(1)", tmp_path) == "{}"

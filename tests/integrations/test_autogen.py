@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.autogen import ROOT, autogen_python, run_python
+from tests.suite.tiers import exhaustive
 
 __all__ = ["autogen_python"]
 
@@ -54,7 +55,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", exhaustive(KINDS))
 def test_an_agent_with_a_model_client_runs_its_code(
     kind: str, autogen_python: Path, tmp_path: Path
 ) -> None:
@@ -75,7 +76,7 @@ print(type(loaded).__name__, loaded.timeout, loaded.work_dir)
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", exhaustive(KINDS))
 def test_an_agent_is_saved_and_loaded_with_its_executor(
     kind: str, autogen_python: Path, tmp_path: Path
 ) -> None:

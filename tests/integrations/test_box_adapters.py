@@ -9,19 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import (
-    AG2,
-    AGENT_FRAMEWORK,
-    ANTHROPIC,
-    GOOGLE_ADK,
-    MINI_SWE_AGENT,
-    OPENAI_AGENTS,
-    SCENARIOS,
-    STRANDS,
-    run_in_framework,
-)
+from tests.frameworks import PINS, SCENARIOS, run_in_framework
 
-pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
 EXPECTED = {
     "strands": r"""
 {'stdout': 'ä/tmp\n', 'stderr': 'err�'} 137 True
@@ -37,7 +27,7 @@ SandboxPathNotFoundError
 []
 sandbox must be one of cellblock, such a
 """,
-    "openai_agents": r"""
+    "openai-agents": r"""
 'out\n' ShellCallOutcome(type='exit', exit_code=3)
 'partial\n' ShellCallOutcome(type='timeout', exit_code=None)
 True b'given'
@@ -54,7 +44,7 @@ b'changed\n/workspace\ngiven.txt\nkept\n'
 b'left here'
 1
 """,
-    "google_adk": r"""
+    "google-adk": r"""
 /workspace ExecutionResult(exit_code=3, stdout='out\n', stderr='err\n', timed_out=False)
 ExecutionResult(exit_code=124, stdout='partial\n', stderr='', timed_out=True)
 b'text'
@@ -77,7 +67,7 @@ text
 42
 run_shell_command
 """,
-    "agent_framework": r"""
+    "agent-framework": r"""
 '/tmp\nlater\n' '5\n' 1 False
 'partial\n' '' 124 True
 '/tmp\n' '' 0 False
@@ -91,7 +81,7 @@ TypeError
 _FunctionArgumentValidationError
 input() is not available here.
 """,
-    "mini_swe_agent": r"""
+    "mini-swe-agent": r"""
 '5\nerr\n' 3 ''
 'partial\n' -1 'The command timed out.'
 '' -1 "[Errno 2] No such file or directory: '/none'"
@@ -103,7 +93,7 @@ cellblock.integrations.mini_swe_agent.CellblockBashEnvironment
 This box was closed
 True
 """,
-    "anthropic": r"""
+    "managed-agents": r"""
 bash '/tmp\n'
 bash failed: '5\n/tmp\n'
 bash failed: 'partial\n\nThe command timed out.'
@@ -121,20 +111,12 @@ grep 'no matches'
 read failed: "made: [Errno 2] No such file or directory: 'made'"
 """,
 }
-PINS = {
-    "strands": STRANDS,
-    "openai_agents": OPENAI_AGENTS,
-    "google_adk": GOOGLE_ADK,
-    "ag2": AG2,
-    "agent_framework": AGENT_FRAMEWORK,
-    "mini_swe_agent": MINI_SWE_AGENT,
-    "anthropic": ANTHROPIC,
-}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_what_happens_in_the_sandbox_is_said_in_the_terms_of_the_framework(
     name: str, tmp_path: Path
 ) -> None:
-    printed = run_in_framework(PINS[name], tmp_path, SCENARIOS / f"{name}_use.py", tmp_path)
+    scenario = SCENARIOS / f"{name.replace('-', '_')}_use.py"
+    printed = run_in_framework(PINS[name], tmp_path, scenario, tmp_path)
     assert printed.endswith(EXPECTED[name].removeprefix("\n"))

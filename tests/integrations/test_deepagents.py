@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import DEEPAGENTS, SCENARIOS, run_in_framework, run_suite
+from tests.frameworks import PINS, SCENARIOS, run_in_framework, run_suite
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(600)]
 
-DEEPAGENTS_06 = ("deepagents==0.6.12", *DEEPAGENTS[1:])
+DEEPAGENTS_06 = ("deepagents==0.6.12", *PINS["deepagents"][1:])
 # The suite expects relative paths of `glob`, and that `write` refuses an existing file.
 FAIL_WITH_07 = {
     "test_glob",
@@ -23,12 +23,11 @@ FAIL_WITH_07 = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pins", "failing"),
     [
         pytest.param(DEEPAGENTS_06, set[str](), id="0.6"),
-        pytest.param(DEEPAGENTS, FAIL_WITH_07, id="0.7"),
+        pytest.param(PINS["deepagents"], FAIL_WITH_07, id="0.7"),
     ],
 )
 def test_the_public_suite_passes(pins: tuple[str, ...], failing: set[str], tmp_path: Path) -> None:
@@ -49,7 +48,9 @@ ExecuteResponse(output='late\\n', exit_code=0, truncated=False)
 
 
 def test_what_happens_in_the_sandbox_is_said_in_terms_of_deepagents(tmp_path: Path) -> None:
-    printed = run_in_framework(DEEPAGENTS, tmp_path, "-W", "error", SCENARIOS / "deepagents_use.py")
+    printed = run_in_framework(
+        PINS["deepagents"], tmp_path, "-W", "error", SCENARIOS / "deepagents_use.py"
+    )
     used, gone, refused = printed.rsplit("\n", 3)[:3]
     assert used + "\n" == USED
     assert gone.startswith("BoxGone ")
@@ -58,7 +59,7 @@ def test_what_happens_in_the_sandbox_is_said_in_terms_of_deepagents(tmp_path: Pa
 
 def test_an_agent_corrects_its_program_in_the_sandbox(tmp_path: Path) -> None:
     printed = run_in_framework(
-        DEEPAGENTS, tmp_path, "-W", "error", SCENARIOS / "deepagents_agent.py"
+        PINS["deepagents"], tmp_path, "-W", "error", SCENARIOS / "deepagents_agent.py"
     )
     outputs, answer = printed.splitlines()
     assert outputs == "['Updated', '14', 'Successfully', '13', \"['/tmp/task/add.py',\"]"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import DSPY, run_in_framework
+from tests.frameworks import PINS, run_in_framework
 
-pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
 
 PROTOCOL = """\
 import os
@@ -46,7 +46,7 @@ interpreter.shutdown()
 
 
 def test_the_interpreter_keeps_the_contract(tmp_path: Path) -> None:
-    assert run_in_framework(DSPY, tmp_path, "-c", PROTOCOL).splitlines() == [
+    assert run_in_framework(PINS["dspy"], tmp_path, "-c", PROTOCOL).splitlines() == [
         "'True False [1]'",
         "None",
         "'5'",
@@ -100,7 +100,7 @@ print(ask(dspy.Flex("question -> answer"), {"answer": "yes"}, question="?").answ
 def test_modules_run_their_code_in_the_sandbox_by_one_setting(tmp_path: Path) -> None:
     program = tmp_path / "program.py"  # CodeAct reads the source of its tools
     program.write_text(MODULES)
-    assert run_in_framework(DSPY, tmp_path, program).splitlines() == [
+    assert run_in_framework(PINS["dspy"], tmp_path, program).splitlines() == [
         "12 True",
         "42",
         '"42"',

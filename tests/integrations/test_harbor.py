@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import HARBOR, framework_python, import_path
+from tests.frameworks import PINS, framework_python, import_path
 from tests.sandbox.images.small_root import make_root
 
-pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
 
 FILES = {
     "task.toml": 'schema_version = "1.0"\n[environment]\n',
@@ -47,7 +47,7 @@ def run_trial(folder: Path, root: Path) -> dict[str, object]:
     argv = ("-c", PROGRAM, "trial", "start", "-p", "task", "-a", "oracle", "--env", KIND)
     options = ("--environment-kwarg", f"root={root}", "--trials-dir", "trials")
     subprocess.run(
-        [framework_python(*HARBOR, python=str(find_python())), *argv, *options],
+        [framework_python(*PINS["harbor"], python=str(find_python())), *argv, *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": import_path(folder)},
         check=True,

@@ -9,23 +9,21 @@ import pytest
 
 from cellblock.sandbox.probe import find_sub_ids
 from tests.executors.session import session_image
-from tests.frameworks import INSPECT, SCENARIOS, run_in_framework, run_suite
+from tests.frameworks import PINS, SCENARIOS, run_in_framework, run_suite
 from tests.sandbox.images.small_root import make_root
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(300)]
 
 
-@pytest.mark.slow
 def test_the_checks_of_inspect_pass(tmp_path: Path) -> None:
-    outcomes = run_suite(INSPECT, tmp_path, "inspect_suite.py", "--asyncio-mode=auto")
+    outcomes = run_suite(PINS["inspect"], tmp_path, "inspect_suite.py", "--asyncio-mode=auto")
     assert len(outcomes) == 44
     expected = {"test_exec_as_user": "xfailed"} if isinstance(find_sub_ids(), str) else {}
     assert {name: done for name, done in outcomes.items() if done != "passed"} == expected
 
 
-@pytest.mark.slow
 def test_each_sample_has_a_sandbox_until_it_ends(tmp_path: Path) -> None:
-    printed = run_in_framework(INSPECT, tmp_path, SCENARIOS / "inspect_task.py")
+    printed = run_in_framework(PINS["inspect"], tmp_path, SCENARIOS / "inspect_task.py")
     assert printed.splitlines() == [
         "success None",
         "1.0",
@@ -41,7 +39,7 @@ def test_each_sample_has_a_sandbox_until_it_ends(tmp_path: Path) -> None:
 def run_configured(tmp_path: Path, **config: str) -> list[str]:
     """Return what a sample printed that has read its file, its sandbox and `/etc/own`."""
     scenario = SCENARIOS / "inspect_configured.py"
-    printed = run_in_framework(INSPECT, tmp_path, scenario, json.dumps(config))
+    printed = run_in_framework(PINS["inspect"], tmp_path, scenario, json.dumps(config))
     read, *others, outcome = printed.splitlines()
     assert read == "0  ['6', '7', '6', '7']"
     assert outcome == "success None"

@@ -8,39 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown_pages import INTEGRATIONS, blocks, matches, page_name
-from tests.frameworks import (
-    AG2,
-    AGENT_FRAMEWORK,
-    ANTHROPIC,
-    DEEPAGENTS,
-    DSPY,
-    GOOGLE_ADK,
-    INSPECT,
-    MINI_SWE_AGENT,
-    OPENAI_AGENTS,
-    PYDANTIC_AI,
-    ROOT,
-    SMOLAGENTS,
-    STRANDS,
-    run_in_framework,
-)
+from tests.frameworks import PINS, ROOT, run_in_framework
 
-pytestmark = [pytest.mark.docs, pytest.mark.network, pytest.mark.timeout(300)]
-
-PINS = {
-    "ag2": AG2,
-    "agent-framework": AGENT_FRAMEWORK,
-    "deepagents": DEEPAGENTS,
-    "dspy": DSPY,
-    "google-adk": GOOGLE_ADK,
-    "inspect": INSPECT,
-    "managed-agents": ANTHROPIC,
-    "mini-swe-agent": MINI_SWE_AGENT,
-    "openai-agents": OPENAI_AGENTS,
-    "pydantic-ai": PYDANTIC_AI,
-    "smolagents": SMOLAGENTS,
-    "strands": STRANDS,
-}
+pytestmark = [pytest.mark.slow, pytest.mark.docs, pytest.mark.network, pytest.mark.timeout(300)]
 
 
 def has_code(page: Path) -> bool:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import PYDANTIC_AI, SCENARIOS, run_in_framework, run_suite
+from tests.frameworks import PINS, SCENARIOS, run_in_framework, run_suite
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(300)]
 
 
-@pytest.mark.slow
 def test_the_public_suite_passes(tmp_path: Path) -> None:
-    outcomes = run_suite(PYDANTIC_AI, tmp_path, "pydantic_ai_suite.py")
+    outcomes = run_suite(PINS["pydantic-ai"], tmp_path, "pydantic_ai_suite.py")
     assert len(outcomes) == 40
     assert {name: outcome for name, outcome in outcomes.items() if outcome != "passed"} == {}
 
@@ -29,7 +28,7 @@ ValueError 0
 
 def test_what_happens_in_the_sandbox_is_said_in_terms_of_pydantic_ai(tmp_path: Path) -> None:
     printed = run_in_framework(
-        PYDANTIC_AI, tmp_path, "-W", "error", SCENARIOS / "pydantic_ai_use.py"
+        PINS["pydantic-ai"], tmp_path, "-W", "error", SCENARIOS / "pydantic_ai_use.py"
     )
     used, _closed, unknown, refused = printed.rsplit("\n", 4)[:4]
     assert used + "\n" == USED
@@ -39,7 +38,7 @@ def test_what_happens_in_the_sandbox_is_said_in_terms_of_pydantic_ai(tmp_path: P
 
 def test_an_agent_corrects_its_program_in_the_sandbox(tmp_path: Path) -> None:
     printed = run_in_framework(
-        PYDANTIC_AI, tmp_path, "-W", "error", SCENARIOS / "pydantic_ai_agent.py"
+        PINS["pydantic-ai"], tmp_path, "-W", "error", SCENARIOS / "pydantic_ai_agent.py"
     )
     outputs, answer = printed.splitlines()
     assert outputs == "['edited', \"'str'\", 'edited', '13']"

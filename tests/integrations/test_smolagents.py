@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import SMOLAGENTS, run_in_framework
+from tests.frameworks import PINS, run_in_framework
 
-pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
 
 IMPORTS = """\
 import logging, os
@@ -56,7 +56,7 @@ with helper, CodeAgent([host_id], model, managed_agents=[helper], verbosity_leve
 def test_an_agent_runs_its_code_in_the_sandbox_and_its_tools_here(tmp_path: Path) -> None:
     program = tmp_path / "program.py"  # tools need a source file
     program.write_text(IMPORTS + RUN)
-    assert run_in_framework(SMOLAGENTS, tmp_path, program).splitlines() == [
+    assert run_in_framework(PINS["smolagents"], tmp_path, program).splitlines() == [
         "3",
         "'Execution logs:\\nTrue False\\nLast output from code snippet:\\n[1, 2]'",
         "None OSError: [Errno 30] Read-only file system: '/etc/passwd'",

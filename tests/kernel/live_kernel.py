@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.manager import KernelManager
-
 from tests.cli.cli_process import run_command
 
 _TIMEOUT = None  # the hang guard ends a test
@@ -122,6 +120,8 @@ def jupyter_folders(folder: Path) -> Generator[None]:
 @contextlib.contextmanager
 def open_kernel(folder: Path, name: str = "cellblock") -> Generator[LiveKernel]:
     """Start the kernel `name` in `folder`, and shut it down on exit."""
+    from jupyter_client.manager import KernelManager
+
     folder.mkdir(exist_ok=True)
     manager: Any = KernelManager(kernel_name=name)
     manager.start_kernel(cwd=str(folder))

@@ -20,14 +20,13 @@ def test_streams_and_the_value_arrive_in_their_order(kernel: LiveKernel) -> None
     assert reply.status == "ok"
 
 
-@pytest.mark.parametrize("code", ["open('data.csv')", "!cat data.csv", "%%sh\ncat data.csv"])
-def test_a_file_beside_the_notebook_is_named_with_the_next_step(
-    code: str, kernel: LiveKernel
-) -> None:
+def test_a_file_beside_the_notebook_is_named_with_the_next_step(kernel: LiveKernel) -> None:
     (kernel.folder / "data.csv").touch()
-    note = kernel.run(code).text("stderr").splitlines()[-1]
-    assert note.startswith("data.csv is in the notebook's folder, but cells see only the folder")
-    assert "--work-dir ." in note
+    told = "data.csv is in the notebook's folder, but cells see only the folder"
+    for code in ("open('data.csv')", "!cat data.csv", "%%sh\ncat data.csv"):
+        note = kernel.run(code).text("stderr").splitlines()[-1]
+        assert note.startswith(told), code
+        assert "--work-dir ." in note
 
 
 def test_output_arrives_while_the_cell_runs(kernel: LiveKernel) -> None:
@@ -40,11 +39,15 @@ def test_output_arrives_while_the_cell_runs(kernel: LiveKernel) -> None:
     assert kernel.run(code, on_message=go_on).text() == "first\nlast\n"
 
 
-def test_the_numbers_of_the_client_and_of_tracebacks_agree(kernel: LiveKernel) -> None:
-    kernel.run("1")
+def test_numbers_of_the_client_and_of_tracebacks_agree_and_silent_cells_have_none(
+    kernel: LiveKernel,
+) -> None:
     failed = kernel.run("1/0")
     number = failed.content["execution_count"]
     assert f"In[{number}]" in "".join(failed.content["traceback"]).replace("[ ", "[")
+    silent = kernel.run("print('unseen'); quiet = 1; 7", silent=True)
+    assert {kind for kind, _ in silent.messages} <= {"status"}
+    assert kernel.run("quiet", store_history=False).value == "1"
     assert kernel.run("3").of_kind("execute_result")[0]["execution_count"] == number + 1
 
 
@@ -57,44 +60,38 @@ def test_an_exception_has_its_name_and_a_traceback_with_colours(kernel: LiveKern
     assert reply.text("stderr") == ""
     # As in ipykernel: colours that are readable on light and on dark backgrounds.
     assert str(kernel.run("get_ipython().colors").value).lower() == "'neutral'"
-
-
-def test_a_value_that_cannot_be_shown_is_an_error_of_the_cell(kernel: LiveKernel) -> None:
     reply = kernel.run("class Bad:\n    def __repr__(self): raise ValueError('bad text')\nBad()")
     assert [error["ename"] for error in reply.of_kind("error")] == ["ValueError"]
     assert (reply.status, reply.content["ename"]) == ("error", "ValueError")
-
-
-def test_tasks_of_a_cell_go_on_in_the_next(kernel: LiveKernel) -> None:
-    kernel.run("import asyncio\ntask = asyncio.create_task(asyncio.sleep(0, 'done'))")
-    assert kernel.run("await task").value == "'done'"
-    assert kernel.run("asyncio.run(asyncio.sleep(0, 'ran'))").value == "'ran'"
-
-
-def test_sys_exit_is_an_error_so_that_later_cells_do_not_run(kernel: LiveKernel) -> None:
-    for code in ("import sys\nsys.exit()", "import sys\nsys.exit(3)", "exit", "quit()"):
-        reply = kernel.run(code)
-        assert (reply.status, reply.content["ename"]) == ("error", "SystemExit")
-
-
-def test_a_traceback_that_code_shows_itself_is_no_failure(kernel: LiveKernel) -> None:
-    reply = kernel.run("try:\n    1 / 0\nexcept ZeroDivisionError: get_ipython().showtraceback()")
-    assert reply.of_kind("error")[0]["ename"] == "ZeroDivisionError"
-    assert reply.status == "ok"
-
-
-def test_an_exception_group_has_its_name(kernel: LiveKernel) -> None:
     reply = kernel.run("raise ExceptionGroup('both', [ValueError(1), KeyError(2)])")
     assert reply.content["ename"] == "ExceptionGroup"
     assert "KeyError: 2" in reply.text("stderr")
     assert reply.of_kind("error") == []
 
 
-def test_exit_ends_the_cell_also_after_a_reset(kernel: LiveKernel) -> None:
-    kernel.run("%reset -f")
-    assert kernel.run("exit").content["ename"] == "SystemExit"
-    assert kernel.run("exit()\n2").content["ename"] == "SystemExit"
+def test_top_level_await_and_magics_work_and_tasks_go_on_in_the_next_cell(
+    kernel: LiveKernel,
+) -> None:
+    kernel.run("import asyncio\ntask = asyncio.create_task(asyncio.sleep(0, 'done'))")
+    assert kernel.run("await task").value == "'done'"
+    assert kernel.run("asyncio.run(asyncio.sleep(0, 'ran'))").value == "'ran'"
+    assert kernel.run("%%bash\necho from bash").text() == "from bash\n"
+    assert kernel.run("!printf '\\033[31mred\\033[0m'").text() == "\x1b[31mred\x1b[0m"
+
+
+def test_exit_is_an_error_so_that_later_cells_do_not_run(kernel: LiveKernel) -> None:
+    codes = ("import sys\nsys.exit()", "import sys\nsys.exit(3)", "exit", "quit()", "exit()\n2")
+    for code in (*codes, "%reset -f", *codes):
+        reply = kernel.run(code)
+        expected = ("ok", None) if code == "%reset -f" else ("error", "SystemExit")
+        assert (reply.status, reply.content.get("ename")) == expected, code
     assert kernel.run("1 + 1").value == "2"
+
+
+def test_a_traceback_that_code_shows_itself_is_no_failure(kernel: LiveKernel) -> None:
+    reply = kernel.run("try:\n    1 / 0\nexcept ZeroDivisionError: get_ipython().showtraceback()")
+    assert reply.of_kind("error")[0]["ename"] == "ZeroDivisionError"
+    assert reply.status == "ok"
 
 
 def test_a_debugger_is_answered_by_the_client(kernel: LiveKernel) -> None:
@@ -119,19 +116,17 @@ def test_a_display_can_be_updated_and_cleared(kernel: LiveKernel) -> None:
     assert reply.text() == ""
 
 
-def test_a_plot_is_shown_and_leaves_no_file(kernel: LiveKernel) -> None:
+def test_a_plot_and_a_large_display_arrive_whole_and_leave_no_file(kernel: LiveKernel) -> None:
     reply = kernel.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
     (shown,) = reply.of_kind("display_data")
     assert shown["data"]["image/png"].startswith("iVBOR")
     assert list(kernel.work_dir.glob("*.png")) == []
-
-
-def test_a_display_of_9_megabytes_arrives_whole(kernel: LiveKernel) -> None:
     reply = kernel.run("display({'text/plain': 'é' * 4_500_000}, raw=True)")
     (shown,) = reply.of_kind("display_data")
     assert len(shown["data"]["text/plain"]) == 4_500_000
 
 
+@pytest.mark.slow
 def test_displays_over_the_limit_are_named_and_later_cells_are_not_affected(
     kernel: LiveKernel,
 ) -> None:
@@ -154,27 +149,7 @@ def test_text_that_is_no_unicode_and_numbers_that_json_lacks_are_replaced(
     assert shown["data"] == {"text/plain": "\ufffd|", "application/json": ["NaN"]}
 
 
-def test_colours_of_programs_arrive(kernel: LiveKernel) -> None:
-    assert kernel.run("!printf '\\033[31mred\\033[0m'").text() == "\x1b[31mred\x1b[0m"
-
-
-def test_a_silent_cell_shows_nothing_and_is_not_counted(kernel: LiveKernel) -> None:
-    before = kernel.run("1").content["execution_count"]
-    silent = kernel.run("print('unseen'); quiet = 1; 7", silent=True)
-    assert {kind for kind, _ in silent.messages} <= {"status"}
-    after = kernel.run("quiet", store_history=False)
-    assert after.value == "1"
-    assert kernel.run("2").content["execution_count"] == before + 1
-
-
-def test_user_expressions_are_evaluated(kernel: LiveKernel) -> None:
-    values = kernel.run("x = 4", user_expressions={"double": "x * 2", "bad": "1 / 0"})
-    found = values.content["user_expressions"]
-    assert found["double"]["data"]["text/plain"] == "8"
-    assert found["bad"]["ename"] == "ZeroDivisionError"
-
-
-def test_tab_and_shift_tab_know_the_values_of_the_session(kernel: LiveKernel) -> None:
+def test_completion_inspection_pager_and_expressions_know_the_session(kernel: LiveKernel) -> None:
     kernel.run("table = {'column': 1}\ndef area(width):\n    'Return an area.'")
     completed = kernel.ask("complete", "table['")
     assert "column" in completed["matches"][0]
@@ -182,20 +157,16 @@ def test_tab_and_shift_tab_know_the_values_of_the_session(kernel: LiveKernel) ->
     assert inspected["found"]
     assert "Return an area." in inspected["data"]["text/plain"]
     assert not kernel.ask("inspect", "no_such_name", 5)["found"]
-
-
-def test_a_question_mark_opens_the_pager(kernel: LiveKernel) -> None:
     (payload,) = kernel.run("print?").content["payload"]
     assert payload["source"] == "page"
     assert "Prints the values" in payload["data"]["text/plain"]
+    values = kernel.run("x = 4", user_expressions={"double": "x * 2", "bad": "1 / 0"})
+    found = values.content["user_expressions"]
+    assert found["double"]["data"]["text/plain"] == "8"
+    assert found["bad"]["ename"] == "ZeroDivisionError"
 
 
-def test_top_level_await_and_magics_work(kernel: LiveKernel) -> None:
-    assert kernel.run("import asyncio\nawait asyncio.sleep(0, 'done')").value == "'done'"
-    assert kernel.run("%%bash\necho from bash").text() == "from bash\n"
-
-
-def test_forged_reports_are_shown_or_dropped_but_end_nothing(kernel: LiveKernel) -> None:
+def test_forged_reports_and_broken_hooks_end_nothing(kernel: LiveKernel) -> None:
     kernel.run(
         "kind = 'application/vnd.cellblock.kernel+json'\n"
         "send = get_ipython().cellblock_kernel._send\n"
@@ -206,9 +177,6 @@ def test_forged_reports_are_shown_or_dropped_but_end_nothing(kernel: LiveKernel)
         "    send({kind: value})"
     )
     assert kernel.run("'still here'").value == "'still here'"
-
-
-def test_a_cell_that_breaks_the_hooks_still_shows_its_displays(kernel: LiveKernel) -> None:
     kernel.run("get_ipython().display_pub.publish = get_ipython().cellblock_kernel._send")
     reply = kernel.run("display(1)")
     assert reply.of_kind("display_data")[0]["data"] == {"text/plain": "1"}

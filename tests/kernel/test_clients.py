@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import unittest
 from pathlib import Path
 from typing import Any
 
-import jupyter_kernel_test
-import nbclient
-import nbformat
-import pexpect
 import pytest
 
 pytestmark = pytest.mark.kernel
@@ -25,13 +22,19 @@ _CELLS = (
 
 
 def _notebook() -> Any:
+    import nbformat
+
     notebook: Any = nbformat.v4.new_notebook()  # pyright: ignore[reportUnknownMemberType] - untyped
     notebook.cells = [nbformat.v4.new_code_cell(code) for code in _CELLS]  # pyright: ignore[reportUnknownMemberType] - untyped
     notebook.cells[3].metadata.tags = ["raises-exception"]
     return notebook
 
 
+@pytest.mark.slow
 def test_nbclient_runs_a_notebook_with_plots_and_a_crash(kernels: Path) -> None:
+    import nbclient
+    import nbformat
+
     notebook, folder = _notebook(), kernels / "nbclient"
     folder.mkdir()
     resources = {"metadata": {"path": str(folder)}}
@@ -55,6 +58,8 @@ def test_nbclient_runs_a_notebook_with_plots_and_a_crash(kernels: Path) -> None:
 
 
 def test_jupyter_console_runs_cells(kernels: Path) -> None:
+    import pexpect
+
     command = [sys.executable, "-m", "jupyter_console", "--kernel=cellblock", "--simple-prompt"]
     (folder := kernels / "console").mkdir()
     terminal: Any = pexpect
@@ -76,27 +81,36 @@ def test_jupyter_console_runs_cells(kernels: Path) -> None:
         console.expect(terminal.EOF)
 
 
-@pytest.mark.usefixtures("kernels")
-class TestMessages(jupyter_kernel_test.KernelTests):
-    """The suite for kernels that Jupyter's authors publish."""
+@pytest.mark.slow
+def test_the_suite_that_jupyters_authors_publish(kernels: Path) -> None:
+    from jupyter_kernel_test import KernelTests
 
-    kernel_name = "cellblock"
-    language_name = "python"
-    file_extension = ".py"
-    code_hello_world = "print('hello, world')"
-    code_stderr = "import sys; print('oops', file=sys.stderr)"
-    completion_samples = [{"text": "zi", "matches": {"zip"}}]
-    complete_code_samples = ["1", "print('hello, world')", "def f(x):\n  return x*2\n\n\n"]
-    incomplete_code_samples = ["print('''hello", "def f(x):\n  x*2", "for i in x:"]
-    invalid_code_samples = ["import = 7q"]
-    code_page_something = "zip?"
-    code_generate_error = "raise ValueError"
-    code_execute_result = [
-        {"code": "1+2+3", "result": "6"},
-        {"code": "[n*n for n in range(1, 4)]", "result": "[1, 4, 9]"},
-    ]
-    code_display_data = [{"code": "display({'image/png': 'aGk='}, raw=True)", "mime": "image/png"}]
-    code_history_pattern = "1?2*"
-    supported_history_operations = ("tail", "search", "range")
-    code_inspect_sample = "zip"
-    code_clear_output = "from IPython.display import clear_output; clear_output()"
+    class Messages(KernelTests):
+        kernel_name = "cellblock"
+        language_name = "python"
+        file_extension = ".py"
+        code_hello_world = "print('hello, world')"
+        code_stderr = "import sys; print('oops', file=sys.stderr)"
+        completion_samples = [{"text": "zi", "matches": {"zip"}}]
+        complete_code_samples = ["1", "print('hello, world')", "def f(x):\n  return x*2\n\n\n"]
+        incomplete_code_samples = ["print('''hello", "def f(x):\n  x*2", "for i in x:"]
+        invalid_code_samples = ["import = 7q"]
+        code_page_something = "zip?"
+        code_generate_error = "raise ValueError"
+        code_execute_result = [
+            {"code": "1+2+3", "result": "6"},
+            {"code": "[n*n for n in range(1, 4)]", "result": "[1, 4, 9]"},
+        ]
+        code_display_data = [
+            {"code": "display({'image/png': 'aGk='}, raw=True)", "mime": "image/png"}
+        ]
+        code_history_pattern = "1?2*"
+        supported_history_operations = ("tail", "search", "range")
+        code_inspect_sample = "zip"
+        code_clear_output = "from IPython.display import clear_output; clear_output()"
+
+    tests = unittest.defaultTestLoader.loadTestsFromTestCase(Messages)
+    result = unittest.TestResult()
+    tests.run(result)
+    assert result.testsRun > 9
+    assert [trace for _, trace in (*result.failures, *result.errors)] == []

@@ -49,24 +49,17 @@ def test_a_kernel_below_a_prefix_is_listed_and_removed(folder: Path, tmp_path: P
     assert run_command("kernel", "list", prefix).stdout == ""
 
 
-def test_options_reach_the_session(folder: Path, tmp_path: Path) -> None:
-    run_command("kernel", "install", "--no-check", "--work-dir=shared", "--preload=json")
-    with open_kernel(tmp_path / "notebooks") as kernel:
-        assert kernel.run("import sys; 'json' in sys.modules").value == "True"
-        kernel.run("open('made.txt', 'w').close()")
-    assert (tmp_path / "notebooks" / "shared" / "made.txt").exists()
-
-
-def test_a_relative_work_folder_starts_at_each_notebook_also_if_installed_from_home(
+def test_options_reach_the_session_and_a_relative_work_folder_starts_at_each_notebook(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home := tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(home)
-    done = run_command("kernel", "install", "--no-check", "--work-dir=.")
+    monkeypatch.chdir(home)  # also if it is installed from there
+    done = run_command("kernel", "install", "--no-check", "--work-dir=.", "--preload=json")
     assert (done.returncode, done.stderr) == (0, "")
     assert "starts at the folder of each notebook" in done.stdout
     with open_kernel(home / "notebooks") as kernel:
+        assert kernel.run("import sys; 'json' in sys.modules").value == "True"
         kernel.run("open('made.txt', 'w').close()")
     assert (home / "notebooks" / "made.txt").exists()
     for given in ("~", str(home), str(tmp_path)):
@@ -74,6 +67,7 @@ def test_a_relative_work_folder_starts_at_each_notebook_also_if_installed_from_h
         assert done.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_notebook_whose_work_folder_is_refused_says_why(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,10 +85,15 @@ def test_a_notebook_whose_work_folder_is_refused_says_why(
         assert "coding cannot be created" in kernel.run("1").content["evalue"]
 
 
-def test_a_package_that_does_not_exist_is_reported_and_nothing_is_installed(folder: Path) -> None:
+def test_a_package_or_a_name_that_is_none_is_reported_and_nothing_is_installed(
+    folder: Path,
+) -> None:
     done = run_command("kernel", "install", "--package=no such package")
     assert done.returncode == 3
     assert "package" in done.stderr.lower()
+    done = run_command("kernel", "install", "--no-check", "--name=../outside")
+    assert done.returncode == 3
+    assert "../outside" in done.stderr
     assert not folder.exists()
 
 
@@ -109,9 +108,3 @@ def test_kernels_of_other_programs_are_left_alone(folder: Path) -> None:
         assert "mine" in done.stderr
     assert json.loads((other / "kernel.json").read_text()) == spec
     assert "mine" not in run_command("kernel", "list").stdout
-
-
-def test_a_name_that_is_no_name_is_refused(folder: Path) -> None:
-    done = run_command("kernel", "install", "--no-check", "--name=../outside")
-    assert done.returncode == 3
-    assert "../outside" in done.stderr

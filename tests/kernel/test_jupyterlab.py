@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from cellblock.notebook import result_html
@@ -94,6 +93,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Lab]:
 
 
 def _write_notebook(folder: Path, kernel: str, address: str) -> None:
+    import nbformat
+
     notebook: Any = nbformat.v4.new_notebook()  # pyright: ignore[reportUnknownMemberType] - untyped
     codes = [_SETUP, *PROBES.values(), *INERT.values(), "print('the last', 'cell')"]
     names = ["setup", *PROBES, *INERT, "last"]

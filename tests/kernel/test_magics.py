@@ -14,25 +14,28 @@ pytestmark = pytest.mark.kernel
 
 def test_restore_brings_variables_and_files_back(kernel: LiveKernel) -> None:
     kernel.run("x = 1\nopen('data.txt', 'w').write('old')\n%checkpoint before")
-    kernel.run("x = 2\nopen('data.txt', 'w').write('new')")
+    kernel.run("x = 2\nopen('data.txt', 'w').write('new')\n%checkpoint newer")
+    kernel.run("x = 3\n%restore")  # without a name, the newest
+    assert kernel.run("x").value == "2"
     reply = kernel.run("%restore before\nx, open('data.txt').read()")
     assert reply.value == "(1, 'old')"
     assert "checkpoint before" in reply.text()
 
 
-def test_a_cell_with_a_checkpoint_can_run_again(kernel: LiveKernel) -> None:
+def test_a_cell_with_a_checkpoint_can_run_again_unless_it_is_in_the_middle(
+    kernel: LiveKernel,
+) -> None:
     for _ in range(2):
         assert kernel.run("%checkpoint again").status == "ok"
     assert kernel.run("%checkpoints").text().split().count("again") == 1
     kernel.run("%drop again")
     assert "again" not in kernel.run("%checkpoints").text()
-
-
-def test_restore_without_a_name_takes_the_newest(kernel: LiveKernel) -> None:
-    kernel.run("y = 1\n%checkpoint older")
-    kernel.run("y = 2\n%checkpoint newer")
-    kernel.run("y = 3\n%restore")
-    assert kernel.run("y").value == "2"
+    kernel.run("%checkpoint late # before training\n%checkpoint a#b")
+    assert {"late", "a#b"} <= set(kernel.run("%checkpoints # all").text().split())
+    assert kernel.run("%restore late  # again").status == "ok"
+    reply = kernel.run("z = 1\n%checkpoint middle\nz = 2")
+    assert "before or after" in reply.text("stderr") + str(reply.of_kind("error"))
+    assert "middle" not in kernel.run("%checkpoints").text()
 
 
 def test_an_unknown_checkpoint_is_an_error_that_names_those_there_are(kernel: LiveKernel) -> None:
@@ -55,30 +58,15 @@ def test_without_a_checkpoint_there_is_nothing_to_restore(kernels: Path) -> None
         assert "needs a name" in kernel.run("%drop").content["evalue"]
 
 
-def test_a_comment_is_no_part_of_a_name(kernel: LiveKernel) -> None:
-    kernel.run("%checkpoint late # before training\n%checkpoint a#b")
-    assert {"late", "a#b"} <= set(kernel.run("%checkpoints # all").text().split())
-    assert kernel.run("%restore late  # again").status == "ok"
-
-
-def test_tab_offers_the_names_of_checkpoints(kernel: LiveKernel) -> None:
+def test_tab_offers_the_names_of_checkpoints_and_help_the_usage(kernel: LiveKernel) -> None:
     kernel.run("%checkpoint tab_one\n%checkpoint tab_two")
     for code in ("x = 1\n%restore tab", "%drop tab"):
         reply = kernel.ask("complete", code)
         assert reply["matches"] == ["tab_one", "tab_two"]
         assert reply["cursor_start"] == len(code) - 3
     assert "tab_two" in kernel.ask("complete", "%restore ")["matches"]
-
-
-def test_the_help_of_a_magic_is_its_usage(kernel: LiveKernel) -> None:
     (page,) = kernel.run("%restore?").content["payload"]
     assert "%restore [NAME]: return to a checkpoint" in page["data"]["text/plain"]
-
-
-def test_a_checkpoint_in_the_middle_of_a_cell_is_an_error(kernel: LiveKernel) -> None:
-    reply = kernel.run("z = 1\n%checkpoint middle\nz = 2")
-    assert "before or after" in reply.text("stderr") + str(reply.of_kind("error"))
-    assert "middle" not in kernel.run("%checkpoints").text()
 
 
 def test_what_cannot_be_copied_is_named_and_an_older_checkpoint_kept(kernel: LiveKernel) -> None:

@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +16,35 @@ import pytest
 
 from cellblock.executors.displays import strip_terminal_codes
 from tests.kernel.live_kernel import LiveKernel, install, open_kernel
+from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.kernel
 
+_Hook = Callable[[dict[str, Any]], None]
 RESTORED = "its variables are as they were before this cell"
 
 
 @pytest.fixture(scope="module")
 def limited(kernels: Path) -> Iterator[LiveKernel]:
-    """Yield a kernel with a time limit of 2 seconds and a memory limit."""
+    """Yield a kernel with a time limit and a memory limit."""
     install("--timeout=5", "--memory=300M", name="limited")
     with open_kernel(kernels / "limited", "limited") as running:
         yield running
 
 
-@pytest.mark.parametrize("crash", ["import os; os._exit(3)", "import os; os.kill(os.getpid(), 9)"])
-def test_variables_survive_a_crash(kernel: LiveKernel, crash: str) -> None:
-    kernel.run("kept = 41")
-    reply = kernel.run(f"lost = 1; print('before'); {crash}")
-    (error,) = reply.of_kind("error")
-    assert reply.text() in ("before\n", "")
-    assert RESTORED in error["evalue"]
-    assert reply.content["ename"] == "ProcessEnded"
-    after = kernel.run("kept + 1, 'lost' in globals()")
-    assert after.value == "(42, False)"
-    assert after.content["execution_count"] == reply.content["execution_count"] + 1
-    assert f"In[{after.content['execution_count'] + 1}]" in "".join(
-        kernel.run("1/0").content["traceback"]
-    )
+def test_variables_survive_a_crash(kernel: LiveKernel) -> None:
+    for crash in ("import os; os._exit(3)", "import os; os.kill(os.getpid(), 9)"):
+        kernel.run("kept = 41")
+        reply = kernel.run(f"lost = 1; print('before'); {crash}")
+        (error,) = reply.of_kind("error")
+        assert reply.text() in ("before\n", "")
+        assert RESTORED in error["evalue"]
+        assert reply.content["ename"] == "ProcessEnded"
+        after = kernel.run("kept + 1, 'lost' in globals()")
+        assert after.value == "(42, False)"
+        number = reply.content["execution_count"] + 1
+        assert after.content["execution_count"] == number
+        assert f"In[{number + 1}]" in "".join(kernel.run("1/0").content["traceback"])
 
 
 def test_the_history_has_the_cells_that_crashed(kernel: LiveKernel) -> None:
@@ -76,7 +77,7 @@ def test_a_kernel_whose_sandbox_is_killed_begins_a_new_session(kernels: Path) ->
     with open_kernel(kernels / "killed") as kernel:
         kernel.run("kept = 1")
         for pid in _children(kernel.manager.provisioner.process.pid):
-            _kill(pid)
+            os.kill(pid, signal.SIGKILL)
         lost = kernel.run("kept")
         assert (lost.status, lost.content["ename"]) == ("error", "BackendLost")
         assert kernel.run("'kept' in globals()").value == "False"
@@ -87,37 +88,42 @@ def _children(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
+def _interrupt(kernel: LiveKernel) -> None:
+    request = kernel.client.session.msg("interrupt_request", {})
+    kernel.client.control_channel.send(request)
 
 
-@pytest.mark.parametrize("way", ["message", "signal"])
+def _when_shown(text: str, act: Callable[[LiveKernel], None], kernel: LiveKernel) -> _Hook:
+    """Return a hook that acts when a cell has written `text`."""
+
+    def watch(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream" and text in message["content"]["text"]:
+            act(kernel)
+
+    return watch
+
+
+@pytest.mark.parametrize("way", exhaustive(["message", "signal"]))
 def test_an_interrupt_ends_the_cell_and_keeps_the_variables(kernel: LiveKernel, way: str) -> None:
     kernel.run("kept = 5")
-
-    def interrupt(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream":
-            if way == "message":
-                request = kernel.client.session.msg("interrupt_request", {})
-                kernel.client.control_channel.send(request)
-            else:
-                kernel.manager.signal_kernel(signal.SIGINT)
-
-    reply = kernel.run("import time\nprint('go', flush=True)\ntime.sleep(60)", on_message=interrupt)
+    act = _interrupt if way == "message" else _send_signal
+    code = "import time\nprint('go', flush=True)\ntime.sleep(60)"
+    reply = kernel.run(code, on_message=_when_shown("go", act, kernel))
     assert (reply.status, reply.content["ename"]) == ("error", "KeyboardInterrupt")
     assert "time.sleep" in strip_terminal_codes("".join(reply.content["traceback"]))
     assert kernel.run("kept").value == "5"
+
+
+def _send_signal(kernel: LiveKernel) -> None:
+    kernel.manager.signal_kernel(signal.SIGINT)
 
 
 @pytest.mark.parametrize(("command", "end"), [(":", "SIGINT: 2"), ("trap '' INT", "SIGKILL: 9")])
 def test_an_interrupt_ends_a_script_with_its_processes(
     kernel: LiveKernel, command: str, end: str
 ) -> None:
-    def interrupt(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream" and message["content"]["text"] == "go\n":
-            kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))
-
-    reply = kernel.run(f"%%bash\n{command}\necho go\nsleep 601\necho on", on_message=interrupt)
+    code = f"%%bash\n{command}\necho go\nsleep 601\necho on"
+    reply = kernel.run(code, on_message=_when_shown("go\n", _interrupt, kernel))
     assert (reply.status, reply.content["ename"]) == ("error", "CalledProcessError")
     assert reply.content["evalue"].endswith(f"died with <Signals.{end}>."), reply.content
     assert reply.text() == "go\n" + "Process was interrupted.\n" * (end == "SIGINT: 2")
@@ -127,27 +133,18 @@ def test_an_interrupt_ends_a_script_with_its_processes(
 
 def test_a_second_interrupt_kills_a_cell_that_goes_on(kernel: LiveKernel) -> None:
     kernel.run("kept = 5")
-
-    def interrupt(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream" and "caught" in message["content"]["text"]:
-            request = kernel.client.session.msg("interrupt_request", {})
-            kernel.client.control_channel.send(request)
-
     reply = kernel.run(
         "import time\nkept = 6\nwhile True:\n    try:\n        print('caught', flush=True)\n"
         "        time.sleep(600)\n    except KeyboardInterrupt: pass",
-        on_message=interrupt,
+        on_message=_when_shown("caught", _interrupt, kernel),
     )
     assert (reply.status, reply.content["ename"]) == ("error", "KeyboardInterrupt")
     assert kernel.run("kept").value == "5"
 
 
-def test_input_is_answered_by_the_client(kernel: LiveKernel) -> None:
+def test_input_is_answered_by_the_client_or_an_error(kernel: LiveKernel) -> None:
     assert kernel.run("input('Name? ')", answers=["Ada"]).value == "'Ada'"
     assert kernel.run("import getpass; getpass.getpass()", answers=["secret"]).value == "'secret'"
-
-
-def test_input_without_a_person_is_an_error(kernel: LiveKernel) -> None:
     for code in ("input('Name? ')", "import getpass\ngetpass.getpass()"):
         reply = kernel.run(code)
         assert reply.content["ename"] == "EOFError"
@@ -168,22 +165,19 @@ def test_an_interrupt_ends_a_cell_that_waits_for_input(kernel: LiveKernel) -> No
     assert kernel.run("1 + 1").value == "2"
 
 
-def test_a_restart_begins_a_new_session_and_keeps_files(kernels: Path) -> None:
-    with open_kernel(kernels / "restarted") as kernel:
-        kernel.run("lost = 1\nopen('kept.txt', 'w').write('text')")
-        kernel.manager.restart_kernel()
-        kernel.client.wait_for_ready(timeout=None)
-        assert kernel.run("'lost' in globals(), open('kept.txt').read()").value == (
-            "(False, 'text')"
-        )
-
-
-def test_two_notebooks_in_one_folder_share_files(kernels: Path) -> None:
-    with open_kernel(kernels / "pair") as second:
-        with open_kernel(kernels / "pair") as first:
-            first.run("x = 1")
-        second.run("open('kept.txt', 'w').write('text')")
-        assert second.run("open('kept.txt').read(), 'x' in globals()").value == "('text', False)"
+@pytest.mark.slow
+def test_a_restart_and_other_notebooks_of_the_folder_share_files_but_no_variables(
+    kernel: LiveKernel,
+) -> None:
+    read = "'shared' in globals(), open('kept.txt').read()"
+    kernel.run("shared = 1\nopen('kept.txt', 'w').write('text')")
+    with open_kernel(kernel.folder) as other:
+        assert other.run(read).value == "(False, 'text')"
+        other.run("shared = 1")
+        other.manager.restart_kernel()
+        other.client.wait_for_ready(timeout=None)
+        assert other.run(read).value == "(False, 'text')"
+    assert kernel.run(read).value == "(True, 'text')"
 
 
 def test_a_killed_kernel_leaves_no_process(kernels: Path) -> None:

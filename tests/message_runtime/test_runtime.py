@@ -17,12 +17,8 @@ from cellblock.message_runtime import (
     MessageContext,
     RoutedAgent,
     SingleThreadedAgentRuntime,
-    TopicId,
-    UndeliverableException,
     default_subscription,
-    event,
     message_handler,
-    type_subscription,
 )
 
 
@@ -86,40 +82,6 @@ def test_each_source_of_a_topic_has_an_agent_of_its_own() -> None:
         await runtime.stop_when_idle()
         assert (await recorder(runtime)).seen == ["Text(content='one') from None"]
         assert (await recorder(runtime, "other")).seen == ["Number(value=2) from None"]
-
-    run_with_agents(work)
-
-
-def test_an_agent_does_not_receive_what_it_publishes() -> None:
-    @type_subscription("talk")
-    class Talker(Recorder):
-        @event(match=lambda message, context: message == Text("talk"))
-        async def answer(self, message: Text, ctx: MessageContext) -> None:
-            await self.publish_message(Text("hello"), TopicId("talk", self.id.key))
-
-    async def work(runtime: SingleThreadedAgentRuntime) -> None:
-        for name in ("one", "two"):
-            await Talker.register(runtime, name, Talker)
-        runtime.start()
-        await runtime.publish_message(Text("talk"), TopicId("talk", "x"))
-        await runtime.stop_when_idle()
-        one = await runtime.try_get_underlying_agent_instance(AgentId("one", "x"), type=Talker)
-        assert one.seen == ["Text(content='hello') from two/x"]
-
-    run_with_agents(work)
-
-
-def test_the_sender_gets_the_answer_or_the_error() -> None:
-    async def work(runtime: SingleThreadedAgentRuntime) -> None:
-        runtime.start()
-        address = AgentId("recorder", "a")
-        assert await runtime.send_message(Number(1), address) == "got Number(value=1)"
-        with pytest.raises(ValueError, match="it failed"):
-            await runtime.send_message(Text("fail"), address)
-        with pytest.raises(UndeliverableException, match="'nobody'"):
-            await runtime.send_message(Number(1), AgentId("nobody", "a"))
-        assert await runtime.send_message(b"of no handler's type", address) is None
-        await runtime.stop()
 
     run_with_agents(work)
 

@@ -36,6 +36,13 @@ def json_reply(value: object, status: int = 200, **headers: str) -> Reply:
     return Reply(body=json.dumps(value).encode(), status=status, headers=named)
 
 
+def text_reply(text: str) -> Reply:
+    """Return a completion of OpenAI's with this text."""
+    message = {"role": "assistant", "content": text}
+    choice: object = {"index": 0, "message": message, "finish_reason": "stop"}
+    return json_reply({"choices": [choice]})
+
+
 def stream_reply(*chunks: object, done: bool = True, hangs: bool = False) -> Reply:
     """Return a stream of OpenAI's: an event without a name for each chunk, then `[DONE]`."""
     events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)

@@ -305,6 +305,7 @@ def test_a_cassette_is_saved_and_loaded(tmp_path: Path) -> None:
     assert loaded.dump_component() == client.dump_component()
 
 
+@pytest.mark.slow  # the local model is built once, which takes minutes
 def test_a_real_model_is_recorded_and_replayed(tmp_path: Path, local_model_url: str) -> None:
     path = tmp_path / "talk.json"
     key = "not-a-real-key-but-secret"

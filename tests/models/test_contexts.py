@@ -106,11 +106,6 @@ def test_a_damaged_state_is_refused_and_changes_nothing(state: dict[str, object]
     asyncio.run(run())
 
 
-def test_results_without_their_calls_are_never_first() -> None:
-    messages = [CALLS, RESULTS, RESULTS, user("a")]
-    assert shown(BufferedChatCompletionContext(3), messages) == [user("a")]
-
-
 @pytest.mark.parametrize("position", range(5))
 def test_a_token_limit_removes_calls_only_together_with_their_results(position: int) -> None:
     messages: list[LLMMessage] = [user("a b c") for _ in range(4)]

@@ -29,7 +29,7 @@ from cellblock.models import (
     UserMessage,
 )
 
-# The model shares the processors with other tests.
+# The model shares the processors with other tests. It is built once, which takes minutes.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ResultT = TypeVar("ResultT")
 INFO = ModelInfo(

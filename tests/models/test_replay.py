@@ -9,27 +9,12 @@ import pytest
 
 from cellblock import CancellationToken, ComponentError
 from cellblock.models import (
-    CreateResult,
-    FunctionCall,
     ModelInfo,
     ReplayChatCompletionClient,
-    RequestUsage,
     UserMessage,
 )
 
 HELLO = [UserMessage(content="hello there", source="user")]
-VISION = ModelInfo(
-    vision=True, function_calling=True, json_output=True, family="x", structured_output=True
-)
-
-
-def call_result() -> CreateResult:
-    return CreateResult(
-        finish_reason="function_calls",
-        content=[FunctionCall(id="1", name="add", arguments="{}")],
-        usage=RequestUsage(3, 4),
-        cached=False,
-    )
 
 
 def test_streamed_calls_are_recorded_as_the_others_are() -> None:
@@ -80,13 +65,6 @@ def test_a_cancelled_token_ends_a_call_and_the_next_words_of_a_stream() -> None:
             await client.create(HELLO, cancellation_token=token)
 
     asyncio.run(run())
-
-
-def test_results_and_model_info_are_saved_and_loaded() -> None:
-    saved = ReplayChatCompletionClient(["one", call_result()], VISION).dump_component()
-    loaded = ReplayChatCompletionClient.load_component(saved.to_json())
-    assert loaded.chat_completions == ["one", call_result()]
-    assert loaded.model_info == VISION
 
 
 def test_a_damaged_configuration_is_refused() -> None:

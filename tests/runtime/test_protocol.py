@@ -1,7 +1,5 @@
 """Frames are decoded as they were encoded, in whatever pieces they arrive; others are refused."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,16 +52,13 @@ def test_a_json_object_is_decoded_as_it_was_encoded(value: dict[str, object]) ->
     assert frame.json() == value
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"\xff", b"[]", b"1", b"null", b'"text"'])
-def test_a_payload_that_is_not_a_json_object_is_refused(payload: bytes) -> None:
-    with pytest.raises(protocol.ProtocolError, match="of kind 21 does not contain (a )?JSON"):
-        protocol.Frame(protocol.FAILED, 0, payload).json()
-
-
-def test_a_payload_that_is_nested_too_deeply_is_refused() -> None:
-    payload = json.dumps({"a": 1}).encode().replace(b"1", b"[" * 100_000)
+def test_a_payload_that_is_not_a_json_object_is_refused() -> None:
+    for payload in (b"", b"{", b"\xff", b"[]", b"1", b"null", b'"text"'):
+        with pytest.raises(protocol.ProtocolError, match="of kind 21 does not contain (a )?JSON"):
+            protocol.Frame(protocol.FAILED, 0, payload).json()
+    deep = b'{"a": ' + b"[" * 100_000
     with pytest.raises(protocol.ProtocolError):
-        protocol.Frame(protocol.FAILED, 0, payload).json()
+        protocol.Frame(protocol.FAILED, 0, deep).json()
 
 
 def test_the_largest_frame_is_accepted_and_a_larger_one_is_refused() -> None:
@@ -74,13 +69,10 @@ def test_the_largest_frame_is_accepted_and_a_larger_one_is_refused() -> None:
         protocol.encode(protocol.STDOUT, 1, largest + b"x")
 
 
-@pytest.mark.parametrize("length", [0, 4, protocol.MAX_FRAME + 6, 2**32 - 1])
-def test_an_invalid_length_is_refused_after_the_frames_before_it(
-    length: int,
-) -> None:
-    frames = protocol.Decoder().feed(
-        protocol.encode(protocol.STDOUT, 1, b"good") + length.to_bytes(4, "big") + bytes(5)
-    )
-    assert next(frames).payload == b"good"
-    with pytest.raises(protocol.ProtocolError, match=f"length of {length} bytes"):
-        next(frames)
+def test_an_invalid_length_is_refused_after_the_frames_before_it() -> None:
+    good = protocol.encode(protocol.STDOUT, 1, b"good")
+    for length in (0, 4, protocol.MAX_FRAME + 6, 2**32 - 1):
+        frames = protocol.Decoder().feed(good + length.to_bytes(4, "big") + bytes(5))
+        assert next(frames).payload == b"good"
+        with pytest.raises(protocol.ProtocolError, match=f"length of {length} bytes"):
+            next(frames)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import Any
 
@@ -34,17 +35,15 @@ def stream(table: Any, **options: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_tables_come_out_as_they_went_in(name: str) -> None:
-    kind, data = values.encode(PLAIN[name])
-    assert values.decode(kind, data).equals(PLAIN[name])
+def test_tables_come_out_as_they_went_in() -> None:
+    crossed = {name: values.decode(*values.encode(table)) for name, table in PLAIN.items()}
+    assert [name for name in PLAIN if not crossed[name].equals(PLAIN[name])] == []
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
-@pytest.mark.parametrize("name", ["numbers", "dictionaries"])
-def test_compressed_tables_are_refused(name: str, codec: str) -> None:
-    with pytest.raises(ValueError, match="it is compressed"):
-        values.decode("arrow", stream(PLAIN[name], compression=codec))
+def test_compressed_tables_are_refused() -> None:
+    for name, codec in itertools.product(("numbers", "dictionaries"), ("lz4", "zstd")):
+        with pytest.raises(ValueError, match="it is compressed"):
+            values.decode("arrow", stream(PLAIN[name], compression=codec))
 
 
 def test_a_dictionary_that_alone_is_compressed_is_refused() -> None:
@@ -62,16 +61,14 @@ def test_a_dictionary_that_alone_is_compressed_is_refused() -> None:
 FORGED: dict[str, Any] = {
     "nulls": pa.table({"x": pa.Array.from_buffers(pa.null(), 1 << 30, [None])}),
     "runs": pa.table({"x": pa.RunEndEncodedArray.from_arrays(pa.array([1 << 30]), ["a"])}),
-    "empty structures": pa.table(
-        {"x": pa.Array.from_buffers(pa.struct([]), 1 << 30, [None])},
-    ),
+    "empty structures": pa.table({"x": pa.Array.from_buffers(pa.struct([]), 1 << 30, [None])}),
 }
 
 
-@pytest.mark.parametrize("name", FORGED)
-def test_more_rows_than_the_bytes_can_hold_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="rows in"):
-        values.decode("arrow", stream(FORGED[name]))
+def test_more_rows_than_the_bytes_can_hold_are_refused() -> None:
+    for table in FORGED.values():
+        with pytest.raises(ValueError, match="rows in"):
+            values.decode("arrow", stream(table))
 
 
 def test_views_of_the_same_text_are_refused() -> None:

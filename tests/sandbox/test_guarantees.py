@@ -10,19 +10,17 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cellblock import Limits, Policy, SandboxCommandLineCodeExecutor
 from cellblock.sandbox.cgroups import CgroupSupport
-from cellblock.sandbox.guarantees import (
-    Guarantee,
-    Isolation,
-    host_guarantees,
-    sandbox_guarantees,
-)
+from cellblock.sandbox.guarantees import Guarantee, Isolation, host_guarantees, sandbox_guarantees
 from cellblock.sandbox.probe import Findings, probe, unavailable_reason
 from cellblock.sandbox.setup import namespaces
+
+pytestmark = pytest.mark.depends_on_user
 
 PROPERTIES = ["files", "network", "processes", "memory", "cpu", "disk", "kernel surface", "secrets"]
 ALL_WORKS = Findings(
@@ -97,9 +95,22 @@ def test_every_executor_names_every_property_once() -> None:
     assert sorted(levels(host_guarantees(ALL_WORKS, Limits.unlimited()))) == sorted(PROPERTIES)
 
 
-def test_all_but_the_sum_of_writes_is_enforced_where_everything_works() -> None:
-    found = levels(sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy()))
-    assert found == {**dict.fromkeys(PROPERTIES, "enforced"), "disk": "partly"}
+def test_levels_depend_on_the_machine_the_policy_and_the_limits() -> None:
+    def found(*given: Any) -> dict[str, str]:
+        return levels(sandbox_guarantees(*given))
+
+    everything = {**dict.fromkeys(PROPERTIES, "enforced"), "disk": "partly"}
+    full = found(ALL_WORKS, FULL_LIMITS, Policy())
+    assert full == everything
+    host = found(ALL_WORKS, FULL_LIMITS, Policy(network="host"))
+    assert host == {**everything, "network": "given by policy"}
+    outside_the_home = found(ALL_WORKS, FULL_LIMITS, Policy(read_only=["/opt/data"]))
+    assert outside_the_home["secrets"] == outside_the_home["files"] == "enforced"
+    without_limits = found(ALL_WORKS, Limits.unlimited(), Policy())
+    assert without_limits["memory"] == without_limits["disk"] == "off"
+    weaker = found(ALL_WORKS, FULL_LIMITS, Policy(), "landlock")
+    less = {name for name in PROPERTIES if full[name] != weaker[name]}
+    assert less == {"files", "processes", "secrets"}
 
 
 def test_nothing_is_guaranteed_where_nothing_works() -> None:
@@ -108,11 +119,6 @@ def test_nothing_is_guaranteed_where_nothing_works() -> None:
         protections = ["files", "processes", "kernel surface", "secrets"]
         assert {levels(guarantees)[name] for name in protections} == {"not possible here"}
         assert all(item.advice for item in guarantees if item.level != "enforced")
-
-
-def test_host_network_is_not_enforced() -> None:
-    guarantees = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(network="host"))
-    assert levels(guarantees)["network"] == "given by policy"
 
 
 @pytest.mark.parametrize("isolation", ["full", "landlock"])
@@ -147,16 +153,6 @@ def test_they_say_whether_startup_files_are_read_only() -> None:
         assert words in found[0].mechanism
 
 
-def test_folder_outside_the_home_gives_no_secrets() -> None:
-    found = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(read_only=["/opt/data"]))
-    assert levels(found)["secrets"] == levels(found)["files"] == "enforced"
-
-
-def test_limit_that_is_not_set_is_off() -> None:
-    found = levels(sandbox_guarantees(ALL_WORKS, Limits.unlimited(), Policy()))
-    assert found["memory"] == found["disk"] == "off"
-
-
 def test_work_folder_in_memory_is_named() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as in_memory:
         (work := Path(in_memory) / "work").mkdir()
@@ -178,16 +174,6 @@ def test_delegation_is_advised_before_root() -> None:
         if item.property == "memory"
     }
     assert 0 < advice.index("systemd-run") < advice.index("root")
-
-
-def test_landlock_guarantees_less() -> None:
-    full = levels(sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy()))
-    weaker = levels(sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(), "landlock"))
-    assert {name for name in PROPERTIES if full[name] != weaker[name]} == {
-        "files",
-        "processes",
-        "secrets",
-    }
 
 
 def test_this_machine_supports_what_the_other_tests_need() -> None:

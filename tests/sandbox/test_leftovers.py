@@ -12,6 +12,8 @@ from cellblock import CodeBlock, Limits, WorkspaceError
 from cellblock.executors.workspace.workspace import Workspace
 from tests.sandbox.probes import checked_output, output_of, sandbox
 
+pytestmark = pytest.mark.depends_on_user
+
 # Each creates something under a name that the caller will write to.
 IN_THE_WAY = {
     "a pipe": "import os; os.mkfifo('x.py')",
@@ -23,30 +25,30 @@ IN_THE_WAY = {
 }
 
 
-@pytest.mark.parametrize("name", IN_THE_WAY)
-def test_block_file_replaces(name: str, tmp_path: Path) -> None:
+def test_block_files_replace_what_blocks_have_left(tmp_path: Path) -> None:
     with sandbox(tmp_path) as executor:
-        checked_output(executor, IN_THE_WAY[name])
-        assert checked_output(executor, "# filename: x.py\nprint('ran')") == "ran"
+        for number, code in enumerate(IN_THE_WAY.values()):
+            checked_output(executor, code.replace("x.py", f"x{number}.py"))
+            named = f"# filename: x{number}.py\nprint({number})"
+            assert checked_output(executor, named) == str(number), code
 
 
-@pytest.mark.parametrize("link", ["{outside}", "../outside", "/proc/self/cwd/../outside"])
-@pytest.mark.parametrize("name", ["x.py", "x.py/made.py"])
-def test_block_file_is_not_written_through_a_link_to_outside(
-    link: str, name: str, tmp_path: Path
-) -> None:
+def test_block_file_is_not_written_through_a_link_to_outside(tmp_path: Path) -> None:
     (outside := tmp_path / "outside").mkdir()
     (work := tmp_path / "work").mkdir()
     with sandbox(work) as executor:
-        target = link.format(outside=outside) + ("" if "/" in name else "/made.py")
-        checked_output(executor, f"import os; os.symlink({target!r}, 'x.py')")
-        result = executor.execute_code_blocks(
-            [CodeBlock(f"# filename: {name}\nprint('ran')", "python")]
-        )
-        assert (result.exit_code, result.output) in (
-            (1, "Filename is not in the workspace"),
-            (0, "ran\n"),  # a link without a target outside the sandbox is replaced
-        )
+        for link in (str(outside), "../outside", "/proc/self/cwd/../outside"):
+            for name, target in (("x.py", f"{link}/made.py"), ("x.py/made.py", link)):
+                checked_output(executor, f"import os; os.symlink({target!r}, 'x.py')")
+                block = CodeBlock(f"# filename: {name}\nprint('ran')", "python")
+                result = executor.execute_code_blocks([block])
+                assert (result.exit_code, result.output) in (
+                    (1, "Filename is not in the workspace"),
+                    (0, "ran\n"),  # a link without a target outside the sandbox is replaced
+                ), (name, target)
+                checked_output(executor, "import os; os.path.islink('x.py') and os.unlink('x.py')")
+                checked_output(executor, "import shutil; shutil.rmtree('x.py', True)")
+                (work / "x.py").unlink(missing_ok=True)
     assert list(outside.iterdir()) == []
 
 
@@ -118,19 +120,17 @@ os.chmod(".", 0)
 """
 
 
-@pytest.mark.parametrize("folder", ["/workspace", "/home/cell"])
-@pytest.mark.parametrize(
-    "code", [DEEP, INACCESSIBLE, UNUSUAL], ids=["deep", "inaccessible", "unusual"]
-)
 def test_temporary_folders_are_removed_whatever_they_contain(
-    code: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with sandbox() as executor:
-        checked_output(executor, code.replace("{folder!r}", repr(folder)))
-        kinds = {path.name.rpartition("-")[0] for path in tmp_path.iterdir()}
-        assert kinds == {"cellblock-work", "cellblock-scratch"}
-    assert list(tmp_path.iterdir()) == []
+    for code in (DEEP, INACCESSIBLE, UNUSUAL):
+        with sandbox() as executor:
+            for folder in ("/home/cell", "/workspace"):
+                checked_output(executor, code.replace("{folder!r}", repr(folder)))
+            kinds = {path.name.rpartition("-")[0] for path in tmp_path.iterdir()}
+            assert kinds == {"cellblock-work", "cellblock-scratch"}
+        assert list(tmp_path.iterdir()) == [], code
 
 
 def test_removal_of_temporary_folders_does_not_follow_links(
@@ -154,28 +154,29 @@ WRITE_FILES = """
 for n in range(100):
     f = open(str(n), "wb"); f.write(bytes(1 << 24)); f.flush(); os.fsync(f.fileno())
 """
+DISK = Limits(written_bytes=64 << 20)
 # Code that fills something up, the limit, and the outcome.
 FULL = {
-    "a disk, by writing": ("import os\n" + WRITE_FILES, Limits(written_bytes=64 << 20), "killed"),
+    "a disk, by writing": (f"import os\n{WRITE_FILES}", DISK, "killed"),
     "a disk, as a process whose name is not text": (
-        "import ctypes, os\nctypes.CDLL(None).prctl(15, b'\\xff', 0, 0, 0)\n" + WRITE_FILES,
-        Limits(written_bytes=64 << 20),
+        f"import ctypes, os\nctypes.CDLL(None).prctl(15, b'\\xff', 0, 0, 0)\n{WRITE_FILES}",
+        DISK,
         "killed",
     ),
     "a disk, by asking for space": (
         "import os\nfor n in range(8):\n"
         "  os.posix_fallocate(os.open(str(n), 66), 0, 1 << 26)\n  os.sync()",
-        Limits(written_bytes=64 << 20),
+        DISK,
         "killed",
     ),
     "/tmp": ("open('/tmp/x', 'wb').write(bytes(1 << 25))", Limits(tmp_bytes=1 << 24), "error"),
     "/dev/shm": (
-        ("open('/dev/shm/x', 'wb').write(bytes(1 << 25))"),
+        "open('/dev/shm/x', 'wb').write(bytes(1 << 25))",
         Limits(tmp_bytes=1 << 24),
         "error",
     ),
     "the names in /tmp": (
-        ("import os\nfor n in range(210000):\n  os.mknod(f'/tmp/{n:x}')"),
+        "import os\nfor n in range(210000):\n  os.mknod(f'/tmp/{n:x}')",
         Limits(),
         "error",
     ),
@@ -257,17 +258,9 @@ def test_error_names_the_file_that_the_server_cannot_write(
 
 @pytest.mark.parametrize("letter", ["x", "é"])
 def test_code_of_any_length_runs_and_is_in_its_file(letter: str) -> None:
+    shown = "print(len(text), text in open(__file__, encoding='utf-8').read())"
     with sandbox() as executor:
-        for length in (
-            1,
-            1 << 14,
-            (1 << 15) - 70,
-            1 << 15,
-            1 << 16,
-            1 << 20,
-        ):  # in characters; up to twice as many bytes
-            code = (
-                f"text = '{letter * length}'\n"
-                "print(len(text), text in open(__file__, encoding='utf-8').read())"
-            )
+        # In characters: up to twice as many bytes.
+        for length in (1, 1 << 14, (1 << 15) - 70, 1 << 15, 1 << 16, 1 << 20):
+            code = f"text = '{letter * length}'\n{shown}"
             assert output_of(executor, code) == f"{length} True\n"

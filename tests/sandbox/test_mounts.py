@@ -16,16 +16,13 @@ from cellblock import BackendError, Mount, Policy
 from tests.plain_user import unprivileged_command
 from tests.sandbox.probes import MARK, checked_output, output_of, sandbox
 
+pytestmark = pytest.mark.depends_on_user
 FOLDER = "/data"
 TARGETS = [
-    FOLDER,
-    "/tmp/given",
-    "/tmp/deep/er/given",
-    "/dev/shm/given",
-    "/workspace/given",
-    "/home/cell/given",
-    None,
+    *(FOLDER, "/tmp/given", "/tmp/deep/er/given", "/dev/shm/given"),
+    *("/workspace/given", "/home/cell/given", None),
 ]
+FILE_TARGETS = ["/data.txt", "/tmp/data.txt", "/workspace/data.txt", "/etc/my.conf"]
 
 
 @pytest.fixture
@@ -38,37 +35,37 @@ def given(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_read_only_mount_can_be_read_but_not_changed(target: str | None, given: Path) -> None:
-    inside = target or str(given)
-    with sandbox(policy=Policy(read_only=(Mount(str(given), target),))) as executor:
+def test_read_only_mounts_can_be_read_but_not_changed(given: Path) -> None:
+    mounts = [Mount(str(given), target) for target in TARGETS]
+    folders = [target or str(given) for target in TARGETS]
+    attempts = ("open(f'{top}/file', 'a')", "open(f'{top}/inner/made', 'w')")
+    with sandbox(policy=Policy(read_only=mounts)) as executor:
+        code = f"for top in {folders}: print(open(top + '/private').read())"
         for _ in range(4):  # in several cells, and again in the same ones
-            assert checked_output(executor, f"print(open('{inside}/private').read())") == MARK
-        for attempt in (
-            "open(f'{top}/file', 'a')",
-            "open(f'{top}/inner/made', 'w')",
-            "os.remove(f'{top}/file')",
-        ):
-            probe = f"import os; top = {inside!r}; {attempt}; print({MARK!r})"
-            assert MARK not in output_of(executor, probe).splitlines(), attempt
-    with sandbox(policy=Policy(read_write=(Mount(str(given), target),))) as executor:
-        checked_output(
-            executor, f"open('{inside}/file', 'a').write('!'); open('{inside}/inner/made', 'w')"
-        )
-    assert (given / "file").read_text() == f"{MARK}!"
-    made = (given / "inner" / "made").stat()
-    assert (made.st_uid, made.st_gid) == (os.geteuid(), os.getegid())
+            assert checked_output(executor, code).split() == [MARK] * len(folders)
+        for attempt in (*attempts, "os.remove(f'{top}/file')"):
+            for top in folders:
+                probe = f"import os; top = {top!r}; {attempt}; print({MARK!r})"
+                assert MARK not in output_of(executor, probe).splitlines(), (top, attempt)
+    with sandbox(policy=Policy(read_write=mounts)) as executor:
+        code = f"""
+for number, top in enumerate({folders}):
+    open(f'{{top}}/file', 'a').write('!')
+    open(f'{{top}}/inner/made{{number}}', 'w')
+"""
+        checked_output(executor, code)
+    assert (given / "file").read_text() == MARK + "!" * len(folders)
+    made = [path.stat() for path in (given / "inner").iterdir()]
+    assert [(one.st_uid, one.st_gid) for one in made] == [(os.geteuid(), os.getegid())] * 7
 
 
-@pytest.mark.parametrize(
-    "target", ["/data.txt", "/tmp/data.txt", "/workspace/data.txt", "/etc/my.conf"]
-)
-def test_single_file_can_be_mounted(target: str, given: Path) -> None:
-    with sandbox(policy=Policy(read_only=(Mount(str(given / "file"), target),))) as executor:
-        assert checked_output(executor, f"print(open({target!r}).read())") == MARK
-        assert (
-            MARK not in output_of(executor, f"open({target!r}, 'a'); print({MARK!r})").splitlines()
-        )
+def test_single_files_can_be_mounted(given: Path) -> None:
+    mounts = [Mount(str(given / "file"), target) for target in FILE_TARGETS]
+    with sandbox(policy=Policy(read_only=mounts)) as executor:
+        for target in FILE_TARGETS:
+            assert checked_output(executor, f"print(open({target!r}).read())") == MARK
+            writing = f"open({target!r}, 'a'); print({MARK!r})"
+            assert MARK not in output_of(executor, writing).splitlines(), target
 
 
 def test_block_cannot_set_user_id_bits_in_a_mounted_folder(given: Path) -> None:

@@ -15,6 +15,8 @@ from cellblock import Policy
 from cellblock.sync import SyncCodeExecutor
 from tests.sandbox.probes import checked_output, output_of, sandbox
 
+pytestmark = pytest.mark.depends_on_user
+
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[SyncCodeExecutor]:
@@ -302,9 +304,7 @@ def test_pip_installs_for_its_executor_only(tmp_path: Path) -> None:
         assert "No module named 'toolz'" in output_of(other, use)
 
 
-def test_cpus_and_power_supplies_are_listed(
-    executor: SyncCodeExecutor,
-) -> None:
+def test_cpus_and_power_supplies_are_listed(executor: SyncCodeExecutor) -> None:
     code = (
         "import os\nprint(sorted(os.listdir('/sys/devices/system/cpu'))[0], "
         "os.listdir('/sys/class/power_supply'))"

@@ -15,12 +15,9 @@ from cellblock.sync import (
     SandboxSessionCodeExecutor,
     SyncCodeExecutor,
 )
+from tests.suite.tiers import exhaustive
 
-LIST = [
-    CodeBlock(
-        "import os; print(sorted(name for _, names, _ in os.walk('.') for name in names))", "python"
-    )
-]
+LIST = "import os; print(sorted(name for _, names, _ in os.walk('.') for name in names))"
 KINDS: list[Callable[..., SyncCodeExecutor]] = [
     SandboxCommandLineCodeExecutor,
     partial(SandboxCommandLineCodeExecutor, isolation="landlock"),
@@ -28,7 +25,7 @@ KINDS: list[Callable[..., SyncCodeExecutor]] = [
 ]
 
 
-@pytest.fixture(params=["the temporary folder", "a folder that contains it"])
+@pytest.fixture(params=exhaustive(["the temporary folder", "a folder that contains it"]))
 def work_dir(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
@@ -44,4 +41,4 @@ def test_blocks_see_no_scratch_folder(
 ) -> None:
     before = sorted(path.name for path in work_dir.rglob("*"))
     with kind(work_dir=work_dir) as executor:
-        assert executor.execute_code_blocks(LIST).output == f"{before}\n"
+        assert executor.execute_code_blocks([CodeBlock(LIST, "python")]).output == f"{before}\n"

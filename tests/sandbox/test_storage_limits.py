@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +14,9 @@ from cellblock import CodeBlock, CodeResult, Ended, Limits, Output
 from cellblock.sandbox import cgroups
 from cellblock.sync import SandboxSessionCodeExecutor, SyncCodeExecutor
 from tests.sandbox.probes import MARK, checked_output, local, output_of, sandbox
+from tests.suite.tiers import exhaustive
 
+pytestmark = pytest.mark.depends_on_user
 MIB = 1 << 20
 LIMITS = Limits(written_bytes=64 * MIB, memory_bytes=None)
 ENOUGH = "import os, time\nblock = bytes(1 << 24)\n"
@@ -40,21 +43,17 @@ WRITERS = {
 def folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """Return a folder on a filesystem of each kind, which also has the temporary folders."""
-    if request.param == "disk":
-        (work := tmp_path / "work").mkdir()
-        yield work
+    """Yield a folder on a filesystem of each kind, which also has the temporary folders."""
+    if request.param == "tmpfs":
+        yield request.getfixturevalue("in_memory")
         return
-    yield from in_memory_folder(monkeypatch)
+    (work := tmp_path / "work").mkdir()
+    yield work
 
 
 @pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder on a tmpfs, which also has the temporary folders."""
-    yield from in_memory_folder(monkeypatch)
-
-
-def in_memory_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder on a tmpfs, which also has the temporary folders."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
         monkeypatch.setattr("tempfile.tempdir", path)
         (work := Path(path) / "work").mkdir()
@@ -70,8 +69,16 @@ def megabytes(folder: Path) -> int:
     return int(done.stdout.split()[0])
 
 
-@pytest.mark.parametrize("kind", [sandbox, SandboxSessionCodeExecutor])
-@pytest.mark.parametrize("name", WRITERS)
+KINDS = [sandbox, SandboxSessionCodeExecutor]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    exhaustive(
+        itertools.product(WRITERS, KINDS),
+        keep=lambda case: case[1] is sandbox or case[0] == "one file",
+    ),
+)
 def test_writer_is_ended_near_the_limit(
     name: str, kind: Callable[..., SyncCodeExecutor], folder: Path
 ) -> None:
@@ -139,7 +146,7 @@ print("{MARK}" if made else "refused")
 """
 
 
-@pytest.mark.parametrize("kind", [sandbox, SandboxSessionCodeExecutor])
+@pytest.mark.parametrize("kind", KINDS)
 def test_memory_of_no_process_is_refused_without_control_groups(
     kind: Callable[..., SyncCodeExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,12 +32,25 @@ class Server:
     process: subprocess.Popen[str]
     url: str
     keys: KeyStore
+    database: str
     all_lines: list[str] = field(default_factory=list[str])
     first_line: int = 0
+    is_killed: bool = False
 
     @property
     def lines(self) -> list[str]:
         return self.all_lines[self.first_line :]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
+
+    def kill(self) -> None:
+        """Kill the process, so that it cannot end with exit code 0."""
+        self.is_killed = True
+        self.process.kill()
+        self.process.wait()
 
     def add_key(
         self, name: str, quotas: Quotas | None = None, overrides: Overrides | None = None
@@ -57,6 +70,9 @@ def serving(
 ) -> Generator[Server]:
     """Yield a server whose state is in `folder`. SIGTERM must end it with exit code 0.
 
+    It is for tests that change a server, restart it, or look at its whole log. Others share one, by
+    the fixtures `server` and `servers`.
+
     `database` is the URL of another place for keys, usage and the log.
 
     A test that sends SIGTERM itself waits for the end: a second one may kill an ending Python.
@@ -72,14 +88,15 @@ def serving(
         stderr=subprocess.PIPE,
         text=True,
     )
-    server = Server(process, "", keys)
+    server = Server(process, "", keys, url)
     reader = threading.Thread(target=_read, args=(server,), daemon=True)
     try:
         server.url = _wait_for_url(server)
         reader.start()
         yield server
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0, server.lines
+        if not server.is_killed:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == 0, server.lines
     finally:
         if process.poll() is None:
             process.kill()

@@ -9,6 +9,7 @@ import pytest
 from cellblock.server.doors.sandbox_fusion.attempts import Attempts
 from cellblock.server.refusals import NotInTime
 
+pytestmark = pytest.mark.anyio
 _LONG = 1000.0
 _MODULE = "cellblock.server.doors.sandbox_fusion.attempts"
 
@@ -41,76 +42,60 @@ async def _late(attempts: Attempts[int], key: str, work: _Work) -> None:
         await attempts.result(key, work.run, 0.001)
 
 
-def test_the_next_attempt_gets_the_same_work() -> None:
-    async def check() -> None:
-        attempts, work = Attempts[int](), _Work()
-        await _late(attempts, "a", work)
-        await _late(attempts, "a", work)
-        work.may_end.set()
-        assert await attempts.result("a", work.run, _LONG) == 1
-        assert await attempts.result("a", work.run, _LONG) == 2
-
-    asyncio.run(check())
+async def test_the_next_attempt_gets_the_same_work() -> None:
+    attempts, work = Attempts[int](), _Work()
+    await _late(attempts, "a", work)
+    await _late(attempts, "a", work)
+    work.may_end.set()
+    assert await attempts.result("a", work.run, _LONG) == 1
+    assert await attempts.result("a", work.run, _LONG) == 2
 
 
-def test_what_ended_between_two_attempts_is_the_answer_of_the_second() -> None:
-    async def check() -> None:
-        attempts, work = Attempts[int](), _Work()
-        await _late(attempts, "a", work)
-        work.may_end.set()
-        await asyncio.sleep(0)
-        assert await attempts.result("a", work.run, _LONG) == 1
-
-    asyncio.run(check())
+async def test_what_ended_between_two_attempts_is_the_answer_of_the_second() -> None:
+    attempts, work = Attempts[int](), _Work()
+    await _late(attempts, "a", work)
+    work.may_end.set()
+    await asyncio.sleep(0)
+    assert await attempts.result("a", work.run, _LONG) == 1
 
 
-def test_other_requests_have_work_of_their_own_and_equal_ones_keep_their_order() -> None:
-    async def check() -> None:
-        attempts, work = Attempts[int](), _Work()
-        both = [attempts.result("a", work.run, 0.01) for _ in range(2)]
-        ended = await asyncio.gather(*both, return_exceptions=True)
-        assert [type(each) for each in ended] == [NotInTime, NotInTime]
-        work.may_end.set()
-        assert await attempts.result("b", work.run, _LONG) == 3
-        assert [await attempts.result("a", work.run, _LONG) for _ in range(3)] == [1, 2, 4]
-
-    asyncio.run(check())
+async def test_other_requests_have_work_of_their_own_and_equal_ones_keep_their_order() -> None:
+    attempts, work = Attempts[int](), _Work()
+    both = [attempts.result("a", work.run, 0.01) for _ in range(2)]
+    ended = await asyncio.gather(*both, return_exceptions=True)
+    assert [type(each) for each in ended] == [NotInTime, NotInTime]
+    work.may_end.set()
+    assert await attempts.result("b", work.run, _LONG) == 3
+    assert [await attempts.result("a", work.run, _LONG) for _ in range(3)] == [1, 2, 4]
 
 
-def test_a_client_that_leaves_ends_its_work() -> None:
-    async def check() -> None:
-        attempts, work = Attempts[int](), _Work()
-        await _late(attempts, "a", work)
-        second = asyncio.ensure_future(attempts.result("a", work.run, _LONG))
-        await asyncio.sleep(0)
-        second.cancel()
-        await asyncio.wait({second})
-        assert (work.started, work.cancelled) == (1, 1)
-
-    asyncio.run(check())
+async def test_a_client_that_leaves_ends_its_work() -> None:
+    attempts, work = Attempts[int](), _Work()
+    await _late(attempts, "a", work)
+    second = asyncio.ensure_future(attempts.result("a", work.run, _LONG))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait({second})
+    assert (work.started, work.cancelled) == (1, 1)
 
 
-def test_work_that_no_attempt_asks_for_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_that_no_attempt_asks_for_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{_MODULE}._RETRY_SECONDS", 0.0)
 
-    async def check() -> None:
-        attempts, work = Attempts[int](), _Work()
-        await _late(attempts, "a", work)
-        while not work.cancelled:
-            await asyncio.sleep(0)
-        work.may_end.set()
-        assert await attempts.result("a", work.run, _LONG) == 2
-
-    asyncio.run(check())
+    attempts, work = Attempts[int](), _Work()
+    await _late(attempts, "a", work)
+    while not work.cancelled:
+        await asyncio.sleep(0)
+    work.may_end.set()
+    assert await attempts.result("a", work.run, _LONG) == 2
 
 
-def test_an_equal_request_that_comes_at_once_is_no_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_equal_request_that_comes_soon_is_no_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(f"{_MODULE}._RETRY_AFTER", _LONG)
 
-    async def check() -> None:
-        attempts, work = Attempts[int](), _Work()
-        await _late(attempts, "a", work)
-        work.may_end.set()
-        assert await attempts.result("a", work.run, _LONG) == 2
-
-    asyncio.run(check())
+    attempts, work = Attempts[int](), _Work()
+    await _late(attempts, "a", work)
+    work.may_end.set()
+    assert await attempts.result("a", work.run, _LONG) == 2

@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from cellblock.server.owners import Overrides, Quotas
-from tests.command_server import run_command
 from tests.executors.session.live_session import skip_without_sandbox
 from tests.frameworks import framework_python, import_path
 from tests.server.rest.requesting import run, start, wait_for
@@ -230,9 +229,3 @@ def test_a_drained_node_keeps_its_sessions_and_a_lost_one_loses_them(
     assert make(client, "new") == added
     assert run(client, "/sessions/new", "1 + 1")["stdout"] == "2\n"
     cluster.ask("add")  # other tests need two nodes
-
-
-def test_without_ray_the_error_names_the_extra() -> None:
-    done = run_command("serve", "--ray", "auto", "--no-auth", "--port", "0")
-    assert done.returncode == 3, done
-    assert "pip install 'cellblock[ray]'" in done.stderr, done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +14,13 @@ from cellblock.server.owners import Quotas
 from cellblock.server.sessions.disk_quota import disk_bytes
 from tests.executors.session import session_image
 
+from .mcp.mcp_client import using_door
 from .rest.requesting import run
 from .serving import OLD, Server, run_old, serving
 
 MIB = 1 << 20
 QUOTA = 12 * MIB
+pytestmark = pytest.mark.depends_on_user
 
 
 @pytest.fixture
@@ -48,17 +49,17 @@ def _run(client: httpx.Client, code: str = "1", session: str = "a") -> httpx.Res
     return client.post(f"/sessions/{session}/runs", json={"code": code})
 
 
-@pytest.mark.parametrize("language", ["python", "bash"])
-def test_a_run_that_writes_more_than_remains_is_ended(api: httpx.Client, language: str) -> None:
+def test_a_run_that_writes_more_than_remains_is_ended(api: httpx.Client) -> None:
     run(api, "/sessions/b", _write(6 * MIB))
-    endless = {
-        "python": f"file = open('file', 'wb')\nwhile file.write(b'x' * {MIB}): pass",
-        "bash": "cat /dev/zero > file",
-    }
-    result = run(api, "/sessions/a", endless[language], language=language)
-    assert (result["outcome"], result["limit"]) == ("killed", "written_bytes")
-    assert int(result["output"].split("the limit of ")[1].split()[0]) < 6 * MIB
-    assert f"{QUOTA} bytes" in _refusal(_run(api))
+    for language, endless in (
+        ("python", f"file = open('file', 'wb')\nwhile file.write(b'x' * {MIB}): pass"),
+        ("bash", "cat /dev/zero > file"),
+    ):
+        result = run(api, "/sessions/a", endless, language=language)
+        assert (result["outcome"], result["limit"]) == ("killed", "written_bytes")
+        assert int(result["output"].split("the limit of ")[1].split()[0]) < 6 * MIB
+        assert f"{QUOTA} bytes" in _refusal(_run(api))
+        assert api.delete("/sessions/a/files/file").status_code == 204
 
 
 def test_all_sessions_of_a_key_are_refused_until_files_are_deleted(api: httpx.Client) -> None:
@@ -113,15 +114,13 @@ def test_copies_of_files_count(api: httpx.Client) -> None:
     assert run(api, "/sessions/a", "6 * 7")["stdout"] == "42\n"
 
 
-def test_files_of_the_home_folder_count(api: httpx.Client) -> None:
+def test_files_of_the_home_folder_count_and_folders_cannot_hide_files(api: httpx.Client) -> None:
     code = f"import os; open(os.path.expanduser('~/file'), 'wb').write(b'x' * {QUOTA})"
     run(api, "/sessions/a", code)
     _refusal(_run(api))
-
-
-def test_folders_cannot_hide_files(api: httpx.Client) -> None:
-    run(api, "/sessions/a", "import os\nfor _ in range(150): os.mkdir('d'); os.chdir('d')")
-    assert "cannot be counted" in _refusal(_run(api))
+    api.delete("/sessions/a")
+    run(api, "/sessions/b", "import os\nfor _ in range(150): os.mkdir('d'); os.chdir('d')")
+    assert "cannot be counted" in _refusal(_run(api, session="b"))
 
 
 def test_each_door_refuses_in_its_own_way(server: Server) -> None:
@@ -154,31 +153,16 @@ def test_programs_of_trainers_have_what_remains(server: Server) -> None:
 
 
 def test_tools_of_mcp_say_that_the_quota_is_used_up(server: Server) -> None:
-    pytest.importorskip("mcp")
-    from httpx2 import AsyncClient
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    from .mcp.mcp_client import call, call_refused, run_code
-
     key = server.add_key("tools", Quotas(disk_bytes=QUOTA))
-
-    async def check() -> None:
-        async with (
-            AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http,
-            Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
-        ):
-            await run_code(client, _write(20 * MIB))
-            assert "bytes on disk" in await call_refused(client, "run_code", code="1")
-            assert "bytes on disk" in await call_refused(
-                client, "write_file", path="a", content="x" * 5000
-            )
-            await call(client, "reset_session")
-            assert (await run_code(client, "6 * 7"))["stdout"] == "42\n"
-
-    asyncio.run(check())
+    with using_door(server, key) as tools:
+        tools.run(_write(20 * MIB))
+        assert "bytes on disk" in tools.refusal("run_code", code="1")
+        assert "bytes on disk" in tools.refusal("write_file", path="a", content="x" * 5000)
+        tools.data("reset_session")
+        assert tools.run("6 * 7")["stdout"] == "42\n"
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_runs_in_containers_have_what_remains(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:

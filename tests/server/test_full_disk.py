@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -16,12 +15,13 @@ import pytest
 from cellblock.runtime.linux import syscalls
 from cellblock.server.owners import Quotas
 
+from .mcp.mcp_client import using_door
 from .rest.requesting import run, wait_for
 from .serving import NEW, OLD, Server, run_old, serving
 
 KIB, MIB = 1 << 10, 1 << 20
 DISK_BYTES = 32 * MIB
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.depends_on_user]
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +51,12 @@ def server(disk: Path) -> Iterator[Server]:
     assert list(temporary.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def key(server: Server) -> str:
-    return server.add_key("tests")
-
-
 @pytest.fixture
-def api(server: Server, key: str) -> Iterator[httpx.Client]:
+def api(api: httpx.Client) -> Iterator[httpx.Client]:
     """Yield a client of the paths below /v1, whose sessions end with the test."""
-    with server.client(key, "/v1") as client:
-        yield client
-        for each in client.get("/sessions").json()["sessions"]:
-            assert client.delete(f"/sessions/{each['id']}").status_code == 204
+    yield api
+    for each in api.get("/sessions").json()["sessions"]:
+        assert api.delete(f"/sessions/{each['id']}").status_code == 204
 
 
 def fill(disk: Path) -> Path:
@@ -133,7 +127,10 @@ def test_uploads_are_refused_and_deletion_gives_room(api: httpx.Client) -> None:
     assert run(api, path, write)["exit_code"] == 0
 
 
-@pytest.mark.parametrize(("version", "end"), [(OLD, "files/upload"), (NEW, "files")])
+@pytest.mark.parametrize(
+    ("version", "end"),
+    [(OLD, "files/upload"), pytest.param(NEW, "files", marks=pytest.mark.exhaustive)],
+)
 def test_azure_uploads_are_refused(server: Server, key: str, version: str, end: str) -> None:
     query = {"api-version": version, "identifier": "azure"}
     with server.client(key, "/pools/p") as client, server.client(key, "/v1") as api:
@@ -218,28 +215,12 @@ def test_runs_of_a_key_with_a_quota_are_answered_and_counted(server: Server, dis
 
 
 def test_mcp_clients_are_told(server: Server, key: str, disk: Path) -> None:
-    pytest.importorskip("mcp")
-    import httpx2
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    from .mcp.mcp_client import call, call_refused, run_code
-
-    async def check() -> None:
-        headers = {"Authorization": f"Bearer {key}"}
-        async with (
-            httpx2.AsyncClient(headers=headers) as http,
-            Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
-        ):
-            file: dict[str, Any] = {"path": "file", "content": "x" * MIB}
-            await call(client, "write_file", path="first", content="x")
-            with full(disk):
-                assert "No space left" in await call_refused(client, "write_file", **file)
-                assert "No space left" in await call_refused(
-                    client, "run_code", code="1", session_id="new"
-                )
-                assert (await run_code(client, "6 * 7"))["stdout"] == "42\n"
-            await call(client, "write_file", **file)
-            await call(client, "reset_session")
-
-    asyncio.run(check())
+    file: dict[str, Any] = {"path": "file", "content": "x" * MIB}
+    with using_door(server, key) as tools:
+        tools.data("write_file", path="first", content="x")
+        with full(disk):
+            assert "No space left" in tools.refusal("write_file", **file)
+            assert "No space left" in tools.refusal("run_code", code="1", session_id="new")
+            assert tools.run("6 * 7")["stdout"] == "42\n"
+        tools.data("write_file", **file)
+        tools.data("reset_session")

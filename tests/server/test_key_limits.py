@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import httpx
@@ -18,12 +17,15 @@ from cellblock.runtime.linux import process_tree
 from cellblock.server.owners import Overrides
 from tests.executors.session import session_image
 
+from .conftest import Servers
+from .mcp.mcp_client import using_door
 from .rest.requesting import FOREVER, run, start, wait_for
 from .serving import Server, run_old, serving
 
 MIB = 1 << 20
 READ_NAME = "import os; print(os.environ.get('KEY_NAME'))"
 LARGE = f"len(b'x' * {300 * MIB})"
+pytestmark = pytest.mark.depends_on_user
 
 
 @pytest.fixture(scope="module")
@@ -63,35 +65,14 @@ def _by_nemo_program(client: httpx.Client) -> str:
     return client.post("/execute", json=body).json()["stdout"]
 
 
-def _by_mcp(client: httpx.Client) -> str:
-    pytest.importorskip("mcp")
-    from httpx2 import AsyncClient
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    from .mcp.mcp_client import run_code
-
-    async def ask() -> str:
-        async with (
-            AsyncClient(headers=dict(client.headers)) as http,
-            Client(streamable_http_client(f"{client.base_url}/mcp", http_client=http)) as caller,
-        ):
-            return (await run_code(caller, READ_NAME))["stdout"]
-
-    return asyncio.run(ask())
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [_by_azure, _by_rest, _by_sandbox_fusion, _by_nemo_session, _by_nemo_program, _by_mcp],
-)
 def test_the_policy_of_a_key_holds_behind_each_door(
-    server: Server, named_key: str, key: str, ask: Callable[[httpx.Client], str]
+    server: Server, named_key: str, key: str
 ) -> None:
-    with server.client(named_key) as client:
-        assert ask(client) == "own\n"
-    with server.client(key) as client:
-        assert ask(client) == "None\n"
+    with server.client(named_key) as own, server.client(key) as other:
+        for ask in (_by_azure, _by_rest, _by_sandbox_fusion, _by_nemo_session, _by_nemo_program):
+            assert (ask(own), ask(other)) == ("own\n", "None\n"), ask
+    with using_door(server, named_key) as tools:
+        assert tools.run(READ_NAME)["stdout"] == "own\n"
 
 
 def test_forks_and_restored_sessions_keep_the_policy(server: Server, named_key: str) -> None:
@@ -113,7 +94,7 @@ def test_limits_of_a_key_replace_those_of_the_server(server: Server, other: http
 
 
 def test_a_limit_that_a_key_does_not_name_is_the_servers(tmp_path: Path) -> None:
-    overrides = Overrides(limits=Limits(wall_seconds=5))
+    overrides = Overrides(limits=Limits(wall_seconds=1))
     with (
         serving(tmp_path, "--memory", "200M") as server,
         server.client(server.add_key("quick", overrides=overrides), "/v1") as client,
@@ -143,15 +124,14 @@ def test_a_key_can_have_folders_of_its_own(
     assert run(other, "", code)["exit_code"] == 1
 
 
-@pytest.mark.parametrize("target", ["/mnt", "/mnt/data"])
-def test_a_folder_of_a_key_cannot_hide_that_of_its_sessions(
-    server: Server, tmp_path: Path, target: str
-) -> None:
-    overrides = Overrides(policy={"read_only": [[str(tmp_path), target]]})
-    with server.client(server.add_key(f"hiding {target}", overrides=overrides), "/v1") as client:
-        refused = client.post("/runs", json={"code": "1"})
-    assert refused.status_code >= 400
-    assert "Use another target" in refused.json()["error"]["message"]
+def test_a_folder_of_a_key_cannot_hide_that_of_its_sessions(server: Server, tmp_path: Path) -> None:
+    for target in ("/mnt", "/mnt/data"):
+        overrides = Overrides(policy={"read_only": [[str(tmp_path), target]]})
+        key = server.add_key(f"hiding {target}", overrides=overrides)
+        with server.client(key, "/v1") as client:
+            refused = client.post("/runs", json={"code": "1"})
+        assert refused.status_code >= 400
+        assert "Use another target" in refused.json()["error"]["message"]
 
 
 def test_a_missing_folder_of_a_key_costs_only_its_own_sessions(
@@ -202,14 +182,14 @@ def _find_server(server: Server, name: str) -> int:
     return 0
 
 
-def test_the_server_of_a_key_ends_after_its_last_session(tmp_path: Path) -> None:
-    with serving(tmp_path, "--idle", "1") as server:
-        with server.client(server.add_key("busy"), "/v1") as client:
-            client.post("/sessions", json={"id": "a"})
-            run(client, "/sessions/a", "open('/proc/self/comm', 'w').write('busy')")
-            with _open_pidfd(_server_above(server, "busy")) as pidfd:
-                assert select.select([pidfd], [], [], 30)[0], "the server of the key does not end"
-            assert run(client, "", "6 * 7")["stdout"] == "42\n"
+def test_the_server_of_a_key_ends_after_its_last_session(servers: Servers) -> None:
+    server = servers("--idle", "1")
+    with server.client(server.add_key("busy"), "/v1") as client:
+        client.post("/sessions", json={"id": "a"})
+        run(client, "/sessions/a", "open('/proc/self/comm', 'w').write('busy')")
+        with _open_pidfd(_server_above(server, "busy")) as pidfd:
+            assert select.select([pidfd], [], [], 30)[0], "the server of the key does not end"
+        assert run(client, "", "6 * 7")["stdout"] == "42\n"
 
 
 def _sessions_lost(server: Server, client: httpx.Client) -> float:
@@ -257,17 +237,17 @@ def _children(server: Server) -> list[int]:
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
-def test_keys_on_a_server_with_containers(tmp_path: Path) -> None:
+def test_keys_on_a_server_with_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Overrides(limits=Limits(memory_bytes=200 * MIB))
     variable = Overrides(policy={"environment": {"A": "1"}})
-    with pytest.MonkeyPatch.context() as patch:
-        image = session_image.use_session_image(patch)
-        with serving(tmp_path, "--executor", "docker", "--image", image) as server:
-            with server.client(server.add_key("variable", overrides=variable), "/v1") as client:
-                refused = client.post("/sessions")
-                assert refused.status_code == 403
-                assert refused.json()["error"]["code"] == "PolicyNotSupported"
-                assert "environment" in refused.json()["error"]["message"]
-            with server.client(server.add_key("small", overrides=small), "/v1") as client:
-                assert run(client, "", LARGE)["outcome"] == "out_of_memory"
+    image = session_image.use_session_image(monkeypatch)
+    with serving(tmp_path, "--executor", "docker", "--image", image) as server:
+        with server.client(server.add_key("variable", overrides=variable), "/v1") as client:
+            refused = client.post("/sessions")
+            assert refused.status_code == 403
+            assert refused.json()["error"]["code"] == "PolicyNotSupported"
+            assert "environment" in refused.json()["error"]["message"]
+        with server.client(server.add_key("small", overrides=small), "/v1") as client:
+            assert run(client, "", LARGE)["outcome"] == "out_of_memory"

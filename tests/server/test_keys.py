@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from sqlalchemy import event, select, text
 from sqlalchemy.orm import Session
 
@@ -20,12 +19,12 @@ from .rest.requesting import wait_for
 from .serving import NEW, OLD, Server, run_old, serving
 
 
-@pytest.mark.parametrize("token", [None, "cb_unknown", "x" * 10_000])
-def test_a_request_without_a_valid_key_is_refused(server: Server, token: str | None) -> None:
-    with server.client(token) as client:
-        answer = run_old(client, "1")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "Unauthorized")
-    assert answer.headers["www-authenticate"] == "Bearer"
+def test_a_request_without_a_valid_key_is_refused(server: Server) -> None:
+    for token in (None, "cb_unknown", "x" * 10_000):
+        with server.client(token) as client:
+            answer = run_old(client, "1")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "Unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def _status(client: httpx.Client) -> int:

@@ -1,4 +1,4 @@
-"""What `cellblock serve` writes to standard error."""
+"""What `cellblock serve` writes to standard error, and what it does not tell its clients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+
+from cellblock.errors import BackendError, BackendLost, SessionError
+from cellblock.server.http.statuses import message_of
 
 from .serving import serving
 
@@ -46,3 +49,11 @@ def test_each_line_is_a_request_with_the_name_of_its_operation(lines: list[str])
         "rest.delete_session",
         "rest.run_once",
     ]
+
+
+def test_clients_do_not_see_the_servers_internals() -> None:
+    text = "It wrote: Traceback (most recent call last):\n  File '/srv/cellblock/x.py', line 1"
+    for error in (BackendError(text), BackendLost(text), OSError(text)):
+        assert "/srv" not in message_of(error)
+        assert "Traceback" not in message_of(error)
+    assert message_of(SessionError("busy")) == "busy"

@@ -10,6 +10,7 @@ from cellblock.server.owners import Owner, Quotas
 from cellblock.server.refusals import TooManyRuns
 from cellblock.server.sessions.run_queue import RunQueue
 
+pytestmark = pytest.mark.anyio
 ONE, TWO = Owner("one"), Owner("two")
 
 
@@ -36,42 +37,33 @@ async def _order_of(queue: RunQueue, owners: list[Owner]) -> list[str]:
     return order
 
 
-def test_keys_take_turns() -> None:
-    order = asyncio.run(_order_of(RunQueue(1, 10), [ONE, ONE, ONE, ONE, TWO, TWO]))
+async def test_keys_take_turns() -> None:
+    order = await _order_of(RunQueue(1, 10), [ONE, ONE, ONE, ONE, TWO, TWO])
     assert order == ["one", "one", "two", "one", "two", "one"]
 
 
-def test_a_key_with_a_quota_does_not_block_others() -> None:
+async def test_a_key_with_a_quota_does_not_block_others() -> None:
     few = Owner("few", Quotas(running=1))
-
-    async def scenario() -> list[str]:
-        queue, order, gate = RunQueue(2, 10), list[str](), asyncio.Event()
-        owners = (few, few, TWO)
-        tasks = [asyncio.create_task(_run(queue, owner, order, gate)) for owner in owners]
-        await _settle()
-        started = list(order)
-        gate.set()
-        await asyncio.gather(*tasks)
-        return started
-
-    assert asyncio.run(scenario()) == ["few", "two"]
+    queue, order, gate = RunQueue(2, 10), list[str](), asyncio.Event()
+    tasks = [asyncio.create_task(_run(queue, owner, order, gate)) for owner in (few, few, TWO)]
+    await _settle()
+    assert order == ["few", "two"]
+    gate.set()
+    await asyncio.gather(*tasks)
 
 
-def test_a_full_queue_refuses_and_a_cancelled_run_leaves_it() -> None:
-    async def scenario() -> None:
-        queue, order, gate = RunQueue(1, 1), list[str](), asyncio.Event()
-        first = asyncio.create_task(_run(queue, ONE, order, gate))
-        second = asyncio.create_task(_run(queue, ONE, order, gate))
-        await _settle()
-        with pytest.raises(TooManyRuns):
-            await _run(queue, ONE, order, gate)
-        second.cancel()
-        await asyncio.wait([second])
-        third = asyncio.create_task(_run(queue, ONE, order, gate))
-        await _settle()
-        gate.set()
-        await asyncio.gather(first, third)
-        assert order == ["one", "one"]
-        assert (queue.running_count, queue.waiting_count) == (0, 0)
-
-    asyncio.run(scenario())
+async def test_a_full_queue_refuses_and_a_cancelled_run_leaves_it() -> None:
+    queue, order, gate = RunQueue(1, 1), list[str](), asyncio.Event()
+    first = asyncio.create_task(_run(queue, ONE, order, gate))
+    second = asyncio.create_task(_run(queue, ONE, order, gate))
+    await _settle()
+    with pytest.raises(TooManyRuns):
+        await _run(queue, ONE, order, gate)
+    second.cancel()
+    await asyncio.wait([second])
+    third = asyncio.create_task(_run(queue, ONE, order, gate))
+    await _settle()
+    gate.set()
+    await asyncio.gather(first, third)
+    assert order == ["one", "one"]
+    assert (queue.running_count, queue.waiting_count) == (0, 0)

@@ -48,24 +48,20 @@ def test_a_program_gets_its_input_and_files(client: httpx.Client) -> None:
     assert done["files"] == {"out.txt": base64.b64encode(b"made").decode()}
 
 
-def test_a_failing_program_has_its_exit_code(client: httpx.Client) -> None:
-    done = _run(client, "import sys; print('x', file=sys.stderr); sys.exit(3)")
-    assert (done["status"], done["run_result"]["return_code"]) == ("Failed", 3)
-    assert done["run_result"]["stderr"] == "x\n"
-
-
-def test_a_late_program_is_a_time_limit_exceeded(client: httpx.Client) -> None:
-    done = _run(client, "print('before', flush=True)\nwhile True: pass", run_timeout=1)
+def test_late_and_failing_programs_have_their_own_verdicts(client: httpx.Client) -> None:
+    done = _run(client, "print('before', flush=True)\nimport signal; signal.pause()", run_timeout=1)
     run = done["run_result"]
     assert (done["status"], run["status"]) == ("Failed", "TimeLimitExceeded")
     assert (run["stdout"], run["return_code"]) == ("before\n", None)
-    assert 0.9 < run["execution_time"] < 4
+    assert run["execution_time"] > 0.9
+    failed = _run(client, "raise SystemExit(3)")
+    assert (failed["status"], failed["run_result"]["return_code"]) == ("Failed", 3)
 
 
 def test_large_output_is_complete(client: httpx.Client) -> None:
-    done = _run(client, "print('x' * 10_000_000)")
+    done = _run(client, "print('x' * 60_000_000)")
     assert done["status"] == "Success"
-    assert done["run_result"]["stdout"] == "x" * 10_000_000 + "\n"
+    assert done["run_result"]["stdout"] == "x" * 60_000_000 + "\n"
 
 
 def test_the_memory_limit_ends_a_program(client: httpx.Client) -> None:
@@ -124,13 +120,17 @@ _LEAVE = {
 }
 
 
-@pytest.mark.parametrize("what", _LEAVE)
-def test_runs_see_nothing_of_each_other(what: str, client: httpx.Client) -> None:
+@pytest.mark.depends_on_user
+def test_runs_see_nothing_of_each_other(client: httpx.Client) -> None:
     before = _run(client, _LOOK)
     assert before["status"] == "Success", before
-    _run(client, _LEAVE[what])
-    for _ in range(2):
-        assert _run(client, _LOOK)["run_result"]["stdout"] == before["run_result"]["stdout"]
+    changed = dict[str, list[Any]]()
+    for what, code in _LEAVE.items():
+        _run(client, code)
+        after = [_run(client, _LOOK)["run_result"]["stdout"] for _ in range(2)]
+        if after != [before["run_result"]["stdout"]] * 2:
+            changed[what] = after
+    assert changed == {}
 
 
 def test_programs_that_take_long_do_not_hold_up_others(
@@ -153,10 +153,11 @@ def _active_runs(server: Server, client: httpx.Client) -> float:
 def test_load_does_not_change_a_verdict(client: httpx.Client) -> None:
     code = "end = sum(i for i in range(1_000_000))\nprint(end)"
     with ThreadPoolExecutor(24) as pool:
-        done = [pool.submit(_run, client, code, run_timeout=2) for _ in range(48)]
+        done = [pool.submit(_run, client, code, run_timeout=2) for _ in range(24)]
         assert {each.result()["status"] for each in done} == {"Success"}
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_the_client_from_the_registry(server: Server, key: str) -> None:
     python = python_of(asyncio.run(environment_for(["sandbox-fusion==0.3.7"])))
@@ -173,21 +174,17 @@ def test_the_client_from_the_registry(server: Server, key: str) -> None:
     assert done.stdout.split() == ["Success", "42", "Failed", "TimeLimitExceeded"]
 
 
-@pytest.mark.parametrize(
-    ("language", "code", "stdout", "stderr"),
-    [
-        ("bash", "echo a; echo b > /dev/stdout; echo c", "a\nb\nc\n", ""),
-        ("bash", "echo a >&2; echo warn > /dev/stderr; echo c >&2", "", "a\nwarn\nc\n"),
-        ("python", "import shutil, os; shutil.rmtree(os.getcwd(), True)\nprint(42)", "42\n", ""),
-        ("python", "import os; print(os.listdir('.'), input())", "['main.py'] given\n", ""),
-    ],
-    ids=["stdout opened again", "stderr opened again", "folder removed", "folder listed"],
-)
-def test_output_does_not_depend_on_files_of_the_program(
-    client: httpx.Client, language: str, code: str, stdout: str, stderr: str
-) -> None:
-    run = _run(client, code, language=language, stdin="given\n")["run_result"]
-    assert (run["stdout"], run["stderr"]) == (stdout, stderr)
+def test_output_does_not_depend_on_files_of_the_program(client: httpx.Client) -> None:
+    cases = {
+        ("bash", "echo a; echo b > /dev/stdout; echo c"): ("a\nb\nc\n", ""),
+        ("bash", "echo a >&2; echo warn > /dev/stderr; echo c >&2"): ("", "a\nwarn\nc\n"),
+        ("python", "import shutil, os; shutil.rmtree(os.getcwd(), True)\nprint(42)"): ("42\n", ""),
+        ("python", "import os; print(os.listdir('.'), input())"): ("['main.py'] given\n", ""),
+        ("python", "import sys; print('x', file=sys.stderr); sys.exit(3)"): ("", "x\n"),
+    }
+    for (language, code), output in cases.items():
+        run = _run(client, code, language=language, stdin="given\n")["run_result"]
+        assert (run["stdout"], run["stderr"]) == output, code
 
 
 def test_what_is_left_out_of_an_answer_is_named(client: httpx.Client) -> None:
@@ -209,6 +206,7 @@ def test_the_limit_that_ended_a_program_is_named(server: Server) -> None:
     assert "memory" in done["message"] + done["run_result"]["stderr"].lower(), done
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_human_eval_has_the_verdicts_of_a_batch(client: httpx.Client, tmp_path: Path) -> None:
     passed = list[bool]()

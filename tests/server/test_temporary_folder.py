@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from .serving import serving
+from .rest.requesting import wait_for
+from .serving import Server, serving
+
+pytestmark = pytest.mark.depends_on_user
 
 
 @pytest.fixture
@@ -30,11 +33,9 @@ def _upload(url: str) -> None:
 
 
 def test_the_next_server_removes_the_files_of_a_killed_one(tmp_path: Path, temporary: Path) -> None:
-    command = [sys.executable, "-m", "cellblock", "serve", "--no-auth", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        _upload(next(line for line in process.stderr if "serving on" in line).split()[-1])
-        _kill_at_once(process)
+    with serving(tmp_path, "--no-auth") as killed:
+        _upload(killed.url)
+        _kill_all_at_once(killed)
     assert [*temporary.rglob("data")]
     with serving(tmp_path, "--no-auth") as server:
         assert not [*temporary.rglob("data")]
@@ -42,12 +43,12 @@ def test_the_next_server_removes_the_files_of_a_killed_one(tmp_path: Path, tempo
     assert not [*temporary.iterdir()]
 
 
-def _kill_at_once(process: subprocess.Popen[str]) -> None:
-    """Kill a process and all that it has started, before one sees that another has ended."""
-    process.send_signal(signal.SIGSTOP)
-    for pid in [*_descendants(process.pid)]:
+def _kill_all_at_once(server: Server) -> None:
+    """Kill a server and all that it has started, before one sees that another has ended."""
+    server.process.send_signal(signal.SIGSTOP)
+    for pid in [*_descendants(server.process.pid)]:
         os.kill(pid, signal.SIGKILL)
-    process.kill()
+    server.kill()
 
 
 def _descendants(pid: int) -> Iterator[int]:
@@ -66,3 +67,26 @@ def test_servers_leave_the_files_of_others_that_run(tmp_path: Path, temporary: P
         assert httpx.get(f"{first.url}/v1/sessions/a/files/data").content == b"kept"
         assert [*temporary.rglob("data")]
     assert not [*temporary.iterdir()]
+
+
+def test_a_killed_server_leaves_no_folder_and_no_process(tmp_path: Path, temporary: Path) -> None:
+    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
+    with serving(tmp_path, "--no-auth") as server, server.client(None) as client:
+        _upload(server.url)
+        command = f"setsid sh -c 'sleep 100; true' {mark} >/dev/null 2>&1 &"
+        assert client.post("/v1/sessions/a/commands", json={"command": command}).is_success
+        assert _has_process(mark)
+        assert _has_data(temporary)
+        server.kill()
+    wait_for(lambda: not _has_data(temporary))
+    wait_for(lambda: not _has_process(mark))
+
+
+def _has_data(folder: Path) -> bool:
+    """Look for the file. What is removed meanwhile is no error."""
+    return any("data" in files for _, _, files in os.walk(folder))
+
+
+def _has_process(mark: str) -> bool:
+    done = subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True)
+    return mark in done.stdout

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _ROOT = Path(__file__).parents[2]
-_PLUGINS = ("needs", "retry_alone", "unretrieved_errors")
+_PLUGINS = ("price", "retry_alone", "tiers", "unretrieved_errors")
 
 _FLAKY = """
 from pathlib import Path
@@ -34,14 +37,64 @@ async def main():
 def test_forgetful():
     asyncio.run(main())
 """
-_NEEDY = """
+_TIERS = """
+import pytest
+from tests.suite.tiers import exhaustive
+
+@pytest.mark.slow
+def test_slow():
+    pass
+
+@pytest.mark.parametrize("number", exhaustive([1, pytest.param(2, id="two"), 3], keep=1))
+def test_numbers(number):
+    pass
+"""
+_ALL_EXHAUSTIVE = """
 import pytest
 
-@pytest.mark.engine
-def test_needy():
-    raise AssertionError
+@pytest.mark.exhaustive
+def test_lost():
+    pass
+"""
+_BURNS = """
+import subprocess, sys, time
+import pytest
+from tests.suite import price
 
-def test_modest():
+price.MOST_SECONDS = 0.2
+BURN = "import time\\nend = time.process_time() + 0.7\\nwhile time.process_time() < end: pass"
+
+def test_burns():
+    exec(BURN)
+
+def test_a_child_burns():
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+
+def test_a_child_that_lives_burns(request):
+    child = subprocess.Popen(
+        [sys.executable, "-c", BURN + "\\nprint(flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )
+    request.addfinalizer(child.communicate)
+    child.stdout.readline()
+
+@pytest.fixture(scope="module")
+def shared():
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+
+def test_a_shared_fixture_burns(shared):
+    pass
+
+def test_waits():
+    time.sleep(1)
+
+@pytest.mark.slow
+def test_is_slow():
+    exec(BURN)
+    exec(BURN)
+
+@pytest.mark.slow
+def test_is_called_slow():
     pass
 """
 
@@ -94,6 +147,26 @@ def test_an_error_that_nobody_retrieved_fails_its_test(tmp_path: Path) -> None:
     assert "ValueError: lost" in done.stdout
 
 
-def test_quick_leaves_out_what_has_a_need(tmp_path: Path) -> None:
-    done = _pytest(tmp_path, _NEEDY, "--quick")
-    assert "1 passed, 1 deselected" in done.stdout
+def test_the_default_tier_leaves_out_what_is_slow_or_a_further_case(tmp_path: Path) -> None:
+    assert " 1 passed in" in _pytest(tmp_path, _TIERS, "--numprocesses", "1").stdout
+    assert "2 passed, 2 deselected" in _pytest(tmp_path, _TIERS, "--all", "-m", "exhaustive").stdout
+    assert "4 passed" in _pytest(tmp_path, _TIERS, "test_it.py").stdout
+
+
+def test_a_function_whose_cases_are_all_exhaustive_is_refused(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, _ALL_EXHAUSTIVE)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "test_it.py::test_lost" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_test_that_uses_too_much_cpu_time_fails(tmp_path: Path, workers: str) -> None:
+    done = _pytest(tmp_path, _BURNS, "--all", "--numprocesses", workers)
+    failed = set(re.findall(r"FAILED test_it.py::(\w+) - Failed: This test used", done.stdout))
+    assert failed == {"test_burns", "test_a_child_burns", "test_a_child_that_lives_burns"}
+    assert re.search(r"0\.[7-9] test_it.py::test_a_shared_fixture_burns", done.stdout)
+    assert "4 passed" in done.stdout
+    cheap = done.stdout.partition("marked slow, but used less")[2]
+    assert "::test_is_called_slow" in cheap
+    assert "::test_is_slow" not in cheap

@@ -55,18 +55,12 @@ def test_a_condition_that_was_reached_must_be_reset() -> None:
     asyncio.run(scenario())
 
 
-def test_at_least_one_message_is_needed() -> None:
+def test_wrong_arguments_are_refused() -> None:
+    text: Any = "x"
     with pytest.raises(ValueError, match="at least 1"):
         MaxMessageTermination(0)
-
-
-def test_an_empty_text_is_refused() -> None:
     with pytest.raises(ValueError, match="text of TextMentionTermination is empty"):
         TextMentionTermination("")
-
-
-def test_only_conditions_are_combined() -> None:
-    text: Any = "x"
     with pytest.raises(ValueError, match="must be an object such as .*, not 'x'"):
         OrTerminationCondition(MaxMessageTermination(1), text)
     with pytest.raises(ValueError, match="must be an object such as .*, not 'x'"):

@@ -252,20 +252,6 @@ def test_transient_events_are_streamed_but_neither_kept_nor_counted() -> None:
     asyncio.run(scenario())
 
 
-def test_each_participant_receives_what_the_others_said_since_its_last_turn() -> None:
-    a, b = ScriptedAgent("a", "one", "three"), ScriptedAgent("b", "two", "four")
-    asyncio.run(RoundRobinGroupChat([a, b], max_turns=4).run(task="go"))
-    assert a.received == [["go"], ["two"]]
-    assert b.received == [["go", "one"], ["three"]]
-
-
-def test_a_nested_team_receives_only_what_is_new() -> None:
-    x, b = ScriptedAgent("x", "one", "three"), ScriptedAgent("b", "two")
-    inner = RoundRobinGroupChat([x], max_turns=1, name="inner")
-    asyncio.run(RoundRobinGroupChat([inner, b], max_turns=3).run(task="go"))
-    assert x.received == [["go"], ["two"]]
-
-
 def test_the_same_message_can_be_the_task_again_when_it_is_done() -> None:
     async def scenario() -> None:
         a = ScriptedAgent("a", "one", "two")

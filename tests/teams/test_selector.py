@@ -9,7 +9,7 @@ import pytest
 
 from cellblock import CancellationToken
 from cellblock.agents import TaskResult
-from cellblock.models import ReplayChatCompletionClient, SystemMessage, UserMessage
+from cellblock.models import ModelInfo, ReplayChatCompletionClient, SystemMessage, UserMessage
 from cellblock.teams import SelectorGroupChat
 
 from .scripted_agent import ScriptedAgent
@@ -95,16 +95,8 @@ def test_a_name_counts_if_it_is_mentioned_alone(answer: str, chosen: str) -> Non
 
 @pytest.mark.parametrize(("family", "kind"), [("gpt-4o", SystemMessage), ("r1", UserMessage)])
 def test_models_of_openai_are_asked_by_the_system(family: str, kind: type[Any]) -> None:
-    model = ReplayChatCompletionClient(
-        ["bob"],
-        model_info={
-            "family": family,
-            "vision": False,
-            "function_calling": False,
-            "json_output": False,
-            "structured_output": False,
-        },
-    )
+    info: ModelInfo = {**ReplayChatCompletionClient([]).model_info, "family": family}
+    model = ReplayChatCompletionClient(["bob"], model_info=info)
     agents = [ScriptedAgent("ann", "said"), ScriptedAgent("bob", "said")]
     asyncio.run(SelectorGroupChat(agents, model, max_turns=1).run(task="go"))
     [question] = model.create_calls[0]["messages"]
@@ -153,13 +145,3 @@ def test_after_loading_the_model_sees_the_loaded_conversation_only() -> None:
         assert "the other task" not in question
 
     asyncio.run(scenario())
-
-
-def test_how_the_model_chooses_is_shown_only_with_team_events() -> None:
-    async def scenario(emit: bool) -> list[str]:
-        team = create(["the bob"], model_client_streaming=True, emit_team_events=emit, max_turns=1)
-        items = [type(item).__name__ async for item in team.run_stream(task="go")]
-        return [name for name in items if name.startswith("Select")]
-
-    assert asyncio.run(scenario(True)) == ["SelectorEvent", "SelectSpeakerEvent"]
-    assert asyncio.run(scenario(False)) == []

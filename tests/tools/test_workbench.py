@@ -77,7 +77,8 @@ def test_a_cancelled_token_calls_nothing() -> None:
     assert called == []
 
 
-def test_a_token_cancels_the_call_that_runs() -> None:
+@pytest.mark.parametrize("by_token", [True, False])
+def test_a_token_or_the_task_cancels_the_call_that_runs(by_token: bool) -> None:
     async def run() -> None:
         started, ended = asyncio.Event(), asyncio.Event()
 
@@ -91,28 +92,10 @@ def test_a_token_cancels_the_call_that_runs() -> None:
         token = CancellationToken()
         calling = asyncio.ensure_future(workbench_of(wait).call_tool("wait", {}, token))
         await started.wait()
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        await ended.wait()
-
-    asyncio.run(run())
-
-
-def test_cancelling_the_task_cancels_the_tool() -> None:
-    async def run() -> None:
-        started, ended = asyncio.Event(), asyncio.Event()
-
-        async def wait() -> None:
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-        calling = asyncio.ensure_future(workbench_of(wait).call_tool("wait"))
-        await started.wait()
-        calling.cancel()
+        if by_token:
+            token.cancel()
+        else:
+            calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
         await ended.wait()

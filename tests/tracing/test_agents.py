@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,8 @@ from cellblock.tools import ToolResult, Workbench
 from tests.models.http_service import HTTPService, json_reply, stream_reply
 from tests.tracing.recorded import Recorded, attributes, error_of
 
+pytestmark = pytest.mark.anyio
 HELLO = [UserMessage(content="Hello", source="user")]
-
-
-@pytest.fixture(scope="module")
-def executor() -> Iterator[SandboxCommandLineCodeExecutor]:
-    """Yield a sandbox for all tests of this file."""
-    executor = SandboxCommandLineCodeExecutor()
-    asyncio.run(executor.start())
-    yield executor
-    asyncio.run(executor.stop())
 
 
 def model(*answers: str | CreateResult) -> ReplayChatCompletionClient:
@@ -72,14 +64,14 @@ def calling(name: str, **arguments: Any) -> CreateResult:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_agent_that_runs_code(
+async def test_an_agent_that_runs_code(
     recorded: Recorded, executor: SandboxCommandLineCodeExecutor, stream: bool
 ) -> None:
     client = model("~~~python\nprint(6 * 7)\n~~~", "It is 42.")
     agent = CodeExecutorAgent(
         "coder", executor, model_client=client, model_client_stream=stream, description="Codes."
     )
-    asyncio.run(agent.run(task="What is 6 times 7?"))
+    await agent.run(task="What is 6 times 7?")
     assert recorded.tree() == [
         "invoke_agent coder",
         "  chat",
@@ -99,7 +91,7 @@ def test_an_agent_that_runs_code(
     }
 
 
-def test_a_team_whose_agent_calls_tools_with_spans_of_their_own(recorded: Recorded) -> None:
+async def test_a_team_whose_agent_calls_tools_with_spans_of_their_own(recorded: Recorded) -> None:
     def add(a: int, b: int) -> int:
         """Add numbers."""
         with trace.get_tracer("user").start_as_current_span("in a thread"):
@@ -112,7 +104,7 @@ def test_a_team_whose_agent_calls_tools_with_spans_of_their_own(recorded: Record
     client = model(calling("add", a=1, b=2), calling("fail", a=3), "3")
     one = AssistantAgent("one", client, tools=[add, fail], max_tool_iterations=3)
     team = RoundRobinGroupChat([one, AssistantAgent("two", model("Yes."))], max_turns=2)
-    asyncio.run(team.run(task="1 + 2?"))
+    await team.run(task="1 + 2?")
     assert recorded.tree() == [
         "invoke_workflow RoundRobinGroupChat",
         "  invoke_agent one",
@@ -163,9 +155,9 @@ class OtherWorkbench(Workbench):
         return {}
 
 
-def test_a_workbench_of_another_kind(recorded: Recorded) -> None:
+async def test_a_workbench_of_another_kind(recorded: Recorded) -> None:
     agent = AssistantAgent("one", model(calling("far")), workbench=OtherWorkbench())
-    asyncio.run(agent.run(task="Work."))
+    await agent.run(task="Work.")
     assert recorded.tree() == ["invoke_agent one", "  chat", "  execute_tool far"]
     assert error_of(recorded.one("execute_tool far")) == ("ERROR", "tool_error")
 
@@ -196,10 +188,10 @@ def test_a_cancelled_agent_ends_its_spans(recorded: Recorded, how: str) -> None:
     assert error_of(recorded.one("chat")) == ("ERROR", "cancelled")
 
 
-def test_an_error_of_a_model_has_its_type_in_each_span_above(recorded: Recorded) -> None:
+async def test_an_error_of_a_model_has_its_type_in_each_span_above(recorded: Recorded) -> None:
     team = RoundRobinGroupChat([AssistantAgent("one", model())], max_turns=1)
     with pytest.raises(ValueError, match="No more mock responses"):
-        asyncio.run(team.run(task="Hi"))
+        await team.run(task="Hi")
     assert recorded.tree() == [
         "invoke_workflow RoundRobinGroupChat",
         "  invoke_agent one",
@@ -221,17 +213,13 @@ def completion(text: str) -> dict[str, Any]:
     }
 
 
-def test_a_request_to_a_service(recorded: Recorded) -> None:
-    async def ask() -> str:
-        async with HTTPService(json_reply(completion("Hey"))) as service:
-            client = OpenAIChatCompletionClient(
-                model="gpt-4o", api_key="key", base_url=service.url, temperature=0.5
-            )
-            await client.create(HELLO, extra_create_args={"max_tokens": 7})
-            await client.close()
-            return service.url
-
-    url = asyncio.run(ask())
+async def test_a_request_to_a_service(recorded: Recorded) -> None:
+    async with HTTPService(json_reply(completion("Hey"))) as service:
+        client = OpenAIChatCompletionClient(
+            model="gpt-4o", api_key="key", base_url=service.url, temperature=0.5
+        )
+        await client.create(HELLO, extra_create_args={"max_tokens": 7})
+        await client.close()
     [request] = recorded.all()
     assert request.name == "chat gpt-4o"
     assert request.kind is trace.SpanKind.CLIENT
@@ -242,7 +230,7 @@ def test_a_request_to_a_service(recorded: Recorded) -> None:
         "gen_ai.request.temperature": 0.5,
         "gen_ai.request.max_tokens": 7,
         "server.address": "127.0.0.1",
-        "server.port": int(url.rpartition(":")[2]),
+        "server.port": int(service.url.rpartition(":")[2]),
         "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.usage.input_tokens": 9,
         "gen_ai.usage.output_tokens": 3,
@@ -250,38 +238,31 @@ def test_a_request_to_a_service(recorded: Recorded) -> None:
     }
 
 
-def test_a_stream_that_breaks_off(recorded: Recorded) -> None:
+async def test_a_stream_that_breaks_off(recorded: Recorded) -> None:
     chunk = {**completion(""), "choices": [{"index": 0, "delta": {"content": "He"}}]}
-
-    async def ask() -> None:
+    with contextlib.suppress(Exception):
         async with HTTPService(stream_reply(chunk, done=False)) as service:
             client = OpenAIChatCompletionClient(model="gpt-4o", api_key="k", base_url=service.url)
             async for _ in client.create_stream(HELLO):
                 pass
             await client.close()
-
-    with contextlib.suppress(Exception):
-        asyncio.run(ask())
     request = recorded.one("chat gpt-4o")
     assert attributes(request)["gen_ai.request.stream"] is True
     assert "gen_ai.response.time_to_first_chunk" in attributes(request)
     assert request.status.status_code.name == "ERROR"
 
 
-def test_a_client_that_asks_another_has_one_span(recorded: Recorded, tmp_path: Path) -> None:
-    async def ask() -> None:
-        inner = model("Hey", "Hey")
-        client = ChatCompletionCache(CassetteChatCompletionClient(tmp_path / "c.json", inner))
-        for _ in range(2):
-            await client.create(HELLO)
-        async for _ in inner.create_stream(HELLO):
-            pass
-
-    asyncio.run(ask())
+async def test_a_client_that_asks_another_has_one_span(recorded: Recorded, tmp_path: Path) -> None:
+    inner = model("Hey", "Hey")
+    client = ChatCompletionCache(CassetteChatCompletionClient(tmp_path / "c.json", inner))
+    for _ in range(2):
+        await client.create(HELLO)
+    async for _ in inner.create_stream(HELLO):
+        pass
     assert recorded.tree() == ["chat", "chat", "chat"]
 
 
-def test_a_client_of_a_user_has_spans(recorded: Recorded) -> None:
+async def test_a_client_of_a_user_has_spans(recorded: Recorded) -> None:
     class Shouting(ReplayChatCompletionClient):
         async def create(self, *arguments: Any, **options: Any) -> CreateResult:
             return await super().create(*arguments, **options)
@@ -291,18 +272,15 @@ def test_a_client_of_a_user_has_spans(recorded: Recorded) -> None:
         ) -> AsyncGenerator[str | CreateResult, None]:
             yield await super().create(*arguments, **options)
 
-    async def ask() -> None:
-        client: ChatCompletionClient = Shouting(["a", "b"])
-        await client.create(HELLO)
-        async for _ in client.create_stream(HELLO):
-            pass
-
-    asyncio.run(ask())
+    client: ChatCompletionClient = Shouting(["a", "b"])
+    await client.create(HELLO)
+    async for _ in client.create_stream(HELLO):
+        pass
     assert recorded.tree() == ["chat", "chat"]
     assert attributes(recorded.all()[0])["gen_ai.provider.name"] == "Shouting"
 
 
-def test_messages_between_agents_of_a_runtime(recorded: Recorded) -> None:
+async def test_messages_between_agents_of_a_runtime(recorded: Recorded) -> None:
     class Relay(RoutedAgent):
         @message_handler
         async def relay(self, message: str, ctx: MessageContext) -> str:
@@ -310,16 +288,12 @@ def test_messages_between_agents_of_a_runtime(recorded: Recorded) -> None:
                 return message.upper()
             return await self.send_message(message, AgentId("relay", "last"))
 
-    async def use() -> str:
-        runtime = SingleThreadedAgentRuntime()
-        await Relay.register(runtime, "relay", lambda: Relay("Relays."))
-        runtime.start()
-        with trace.get_tracer("caller").start_as_current_span("caller"):
-            answer = await runtime.send_message("x", AgentId("relay", "first"))
-        await runtime.stop_when_idle()
-        return answer
-
-    assert asyncio.run(use()) == "X"
+    runtime = SingleThreadedAgentRuntime()
+    await Relay.register(runtime, "relay", lambda: Relay("Relays."))
+    runtime.start()
+    with trace.get_tracer("caller").start_as_current_span("caller"):
+        assert await runtime.send_message("x", AgentId("relay", "first")) == "X"
+    await runtime.stop_when_idle()
     assert recorded.tree() == ["caller", "  invoke_agent relay", "    invoke_agent relay"]
     inner = recorded.all()[-1]
     assert attributes(inner)["gen_ai.agent.id"] == "relay/last"

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from cellblock import AzureContainerCodeExecutor, CodeBlock
 from tests.server.serving import Server, serving
@@ -33,6 +32,10 @@ class Receiver:
     """A collector: keeps the spans that it gets."""
 
     def __init__(self) -> None:
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+        )
+
         spans = self.spans = list[Any]()
 
         class Handler(BaseHTTPRequestHandler):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
 
 import pytest
 from opentelemetry import trace
@@ -23,27 +22,19 @@ from cellblock import (
 from cellblock.events import Output
 from tests.tracing.recorded import Recorded, attributes, error_of
 
+pytestmark = pytest.mark.anyio
 FOREVER = "import os, signal\nos.write(1, b'begun')\nwhile True: signal.pause()"
-
-
-@pytest.fixture(scope="module")
-def executor() -> Iterator[SandboxCommandLineCodeExecutor]:
-    """Yield a sandbox for all tests of this file."""
-    executor = SandboxCommandLineCodeExecutor()
-    asyncio.run(executor.start())
-    yield executor
-    asyncio.run(executor.stop())
 
 
 def python(code: str) -> list[CodeBlock]:
     return [CodeBlock(code, "python")]
 
 
-def test_each_block_is_a_span_with_its_outcome(
+async def test_each_block_is_a_span_with_its_outcome(
     recorded: Recorded, executor: SandboxCommandLineCodeExecutor
 ) -> None:
     blocks = [CodeBlock("print(1)", "python"), CodeBlock("exit 3", "sh")]
-    asyncio.run(executor.execute_code_blocks(blocks))
+    await executor.execute_code_blocks(blocks)
     first, second = recorded.all()
     assert attributes(first) == {
         "cellblock.executor": "SandboxCommandLineCodeExecutor",
@@ -59,29 +50,22 @@ def test_each_block_is_a_span_with_its_outcome(
     assert isinstance(known["cellblock.peak_memory_bytes"], int)
 
 
-def test_a_limit_is_named(recorded: Recorded) -> None:
-    async def run() -> None:
-        async with SandboxCommandLineCodeExecutor(timeout=1) as executor:
-            await executor.execute_code_blocks(python(FOREVER))
-
-    asyncio.run(run())
+async def test_a_limit_is_named(recorded: Recorded) -> None:
+    async with SandboxCommandLineCodeExecutor(timeout=1) as executor:
+        await executor.execute_code_blocks(python(FOREVER))
     assert recorded.tree() == ["cellblock.start", "cellblock.run"]
     run_span = recorded.one("cellblock.run")
     assert attributes(run_span)["cellblock.limit"] == "wall_seconds"
     assert error_of(run_span) == ("ERROR", "timeout")
 
 
-def test_a_start_that_fails_names_the_error(recorded: Recorded) -> None:
+async def test_a_start_that_fails_names_the_error(recorded: Recorded) -> None:
     @with_requirements(global_imports=["missing_module"])
     def broken() -> int:
         return 1
 
-    async def run() -> None:
-        async with SandboxCommandLineCodeExecutor(functions=[broken]):
-            pass
-
     with pytest.raises(FunctionError):
-        asyncio.run(run())
+        await SandboxCommandLineCodeExecutor(functions=[broken]).start()
     assert recorded.tree() == ["cellblock.start"]
     assert error_of(recorded.one("cellblock.start")) == ("ERROR", "cellblock.errors.FunctionError")
 
@@ -110,7 +94,7 @@ def test_a_cancelled_run_ends_its_span(
     assert error_of(recorded.one("cellblock.run")) == ("ERROR", "cancelled")
 
 
-def test_spans_are_below_those_of_the_caller(
+async def test_spans_are_below_those_of_the_caller(
     recorded: Recorded, executor: SandboxCommandLineCodeExecutor
 ) -> None:
     tracer = trace.get_tracer("caller")
@@ -122,10 +106,7 @@ def test_spans_are_below_those_of_the_caller(
                 with tracer.start_as_current_span(f"after an event of {name}"):
                     pass
 
-    async def run_both() -> None:
-        await asyncio.gather(run("a"), run("b"))
-
-    asyncio.run(run_both())
+    await asyncio.gather(run("a"), run("b"))
     names = {line for line in recorded.tree() if not line.startswith("  ")}
     assert names == {"a", "b"}
     for name in names:
@@ -159,45 +140,36 @@ def test_context_crosses_the_synchronous_face_and_threads(
     assert recorded.tree() in (["a", *below, "b", *below], ["b", *below, "a", *below])
 
 
-def test_sessions_and_commands_have_spans_with_the_id_of_their_box(recorded: Recorded) -> None:
-    async def use() -> tuple[str, str]:
-        async with Sandbox() as box:
-            await box.exec(["/bin/sh", "-c", "exit 3"])
-            _ = [item async for item in box.exec_stream("pwd")]
-            await box.run_code("x = 1")
-            await box.checkpoint("c")
-            async with box.shell() as shell:
-                await shell.run("cd /")
-            [branch] = await box.fork()
-            async with branch:
-                await branch.run_code("x")
-            await (await box.spawn(["true"])).wait()
-            await box.restore("c")
-            return box.id, branch.id
-
-    box_id, branch_id = asyncio.run(use())
-    of_branch = attributes(recorded.all()[7])
-    assert of_branch["cellblock.session.id"] == branch_id
-    assert {attributes(each)["cellblock.session.id"] for each in recorded.all()} == {
-        box_id,
-        branch_id,
-    }
-    assert [each.name.removeprefix("cellblock.") for each in recorded.all()] == [
+async def test_sessions_and_commands_have_spans_with_their_box_id(
+    recorded: Recorded,
+) -> None:
+    async with Sandbox() as box:
+        await box.exec(["/bin/sh", "-c", "exit 3"])
+        _ = [item async for item in box.exec_stream("pwd")]
+        await box.run_code("x = 1")
+        await box.checkpoint("c")
+        async with box.shell() as shell:
+            await shell.run("cd /")
+        [branch] = await box.fork()
+        async with branch:
+            await branch.run_code("x")
+        await (await box.spawn(["true"])).wait()
+        await box.restore("c")
+    spans = recorded.all()
+    assert [each.name.removeprefix("cellblock.") for each in spans] == [
         *("start", "exec", "exec", "run", "checkpoint", "exec", "fork", "run", "spawn", "restore")
     ]
-    command = recorded.all()[1]
-    assert attributes(command)["process.executable.name"] == "sh"
-    assert attributes(command)["process.exit.code"] == 3
-    assert error_of(command) == ("ERROR", "error")
+    ids = [attributes(each)["cellblock.session.id"] for each in spans]
+    assert ids == [*[box.id] * 7, branch.id, *[box.id] * 2]
+    assert attributes(spans[1])["process.executable.name"] == "sh"
+    assert attributes(spans[1])["process.exit.code"] == 3
+    assert error_of(spans[1]) == ("ERROR", "error")
 
 
-def test_a_session_keeps_its_id(recorded: Recorded) -> None:
-    async def use() -> None:
-        async with SandboxSessionCodeExecutor() as one, SandboxSessionCodeExecutor() as other:
-            for session in (one, one, other):
-                await session.execute_code_blocks(python("1"))
-
-    asyncio.run(use())
+async def test_a_session_keeps_its_id(recorded: Recorded) -> None:
+    async with SandboxSessionCodeExecutor() as one, SandboxSessionCodeExecutor() as other:
+        for session in (one, one, other):
+            await session.execute_code_blocks(python("1"))
     runs = [attributes(each) for each in recorded.all() if each.name == "cellblock.run"]
     first, second, third = (each["cellblock.session.id"] for each in runs)
     assert first == second != third
@@ -206,32 +178,30 @@ def test_a_session_keeps_its_id(recorded: Recorded) -> None:
 CODE = "import os; os.write(1, b'MARK' + b'ER'); raise SystemExit('MAR' + 'KER')  # MARKER"
 
 
-def use_everything(executor: SandboxCommandLineCodeExecutor, marker: str) -> None:
+async def use_everything(executor: SandboxCommandLineCodeExecutor, marker: str) -> None:
     """Run code and commands that contain and print `marker`."""
-
-    async def use() -> None:
-        await executor.execute_code_blocks(python(CODE))
-        async with Sandbox() as box:
-            await box.run_code(CODE)
-            await box.exec(f"echo {marker}")
-            async with box.shell() as shell:
-                await shell.run(f"echo {marker}")
-            with contextlib.suppress(cellblock.CellblockError):
-                await box.restore(marker)
-
-    asyncio.run(use())
+    await executor.execute_code_blocks(python(CODE))
+    async with Sandbox() as box:
+        await box.run_code(CODE)
+        await box.exec(f"echo {marker}")
+        async with box.shell() as shell:
+            await shell.run(f"echo {marker}")
+        with contextlib.suppress(cellblock.CellblockError):
+            await box.restore(marker)
 
 
-def test_no_content_unless_asked(
+async def test_no_content_unless_asked(
     recorded: Recorded, executor: SandboxCommandLineCodeExecutor
 ) -> None:
-    use_everything(executor, "MARKER")
+    await use_everything(executor, "MARKER")
     assert len(recorded.all()) == 6
     assert "MARKER" not in recorded.text()
 
 
-def test_content_if_asked(with_content: Recorded, executor: SandboxCommandLineCodeExecutor) -> None:
-    use_everything(executor, "MARKER")
+async def test_content_if_asked(
+    with_content: Recorded, executor: SandboxCommandLineCodeExecutor
+) -> None:
+    await use_everything(executor, "MARKER")
     runs = [each for each in with_content.all() if each.name in ("cellblock.run", "cellblock.exec")]
     assert len(runs) == 4
     for each in runs:
@@ -242,11 +212,8 @@ def test_content_if_asked(with_content: Recorded, executor: SandboxCommandLineCo
     assert "MARKER" in str((exception.attributes or {})["exception.message"])
 
 
-def test_text_that_is_not_unicode_can_be_exported(with_content: Recorded) -> None:
-    async def use() -> None:
-        async with Sandbox() as box:
-            await box.exec(["echo", "caf\udce9"])
-
-    asyncio.run(use())
+async def test_text_that_is_not_unicode_can_be_exported(with_content: Recorded) -> None:
+    async with Sandbox() as box:
+        await box.exec(["echo", "caf\udce9"])
     arguments = attributes(with_content.one("cellblock.exec"))["process.command_args"]
     assert arguments == ("echo", "caf?")

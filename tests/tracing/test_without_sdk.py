@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.suite.tiers import exhaustive
+
 # Uses what begins spans, then prints which modules of OpenTelemetry are imported.
 PROGRAM = """
 import asyncio, sys
@@ -32,7 +34,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 """
 
 
-@pytest.mark.parametrize("block", ["", "sys.modules['opentelemetry'] = None"])
+@pytest.mark.parametrize("block", exhaustive(["", "sys.modules['opentelemetry'] = None"]))
 def test_nothing_is_imported_unless_the_program_does(block: str) -> None:
     program = PROGRAM.replace("BLOCK", block)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -30,9 +30,7 @@ async def start_other_process(text: str, *arguments: str) -> asyncio.subprocess.
         ]
     )
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, *arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        *(sys.executable, "-c", program, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
 
 

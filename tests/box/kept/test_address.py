@@ -19,12 +19,9 @@ from cellblock.box.kept.address import BoxAddress, is_own_process, remove_abando
 from cellblock.box.kept.orders import LaunchBox
 from cellblock.cli import clean
 from cellblock.runtime import protocol
-from cellblock.sandbox.probe import unavailable_reason
 from tests.box.kept.programs import daemon_of, wait_for_end
 
-needs_sandbox = pytest.mark.skipif(
-    bool(unavailable_reason()), reason=f"the sandbox is not available: {unavailable_reason()}"
-)
+pytestmark = pytest.mark.depends_on_user
 BOX = f"box-{'0' * 16}"
 # Connects to the socket, begins as a process that attaches does, and prints how the answer begins.
 ATTACK = """
@@ -62,39 +59,32 @@ async def served_box() -> AsyncGenerator[BoxAddress]:
             await serving
 
 
-@needs_sandbox
+@pytest.mark.usefixtures("needs_sandbox")
 @pytest.mark.parametrize("is_protected", [True, False])
-def test_a_sandbox_that_is_given_the_folder_gets_in_only_without_the_protection(
+async def test_a_sandbox_that_is_given_the_folder_gets_in_only_without_the_protection(
     private_folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_protected: bool
 ) -> None:
     if not is_protected:
         monkeypatch.setattr(daemon, "is_own_process", bool)
-
-    async def main() -> None:
-        async with served_box() as found:
-            code = ATTACK.format(path=found.socket_path, opening=OPENING)
-            async with Sandbox(policy=Policy(read_only=[str(private_folder)])) as attacker:
-                block = await attacker.run_code(code)
-                command = await attacker.exec(["python", "-c", code])
-        outputs = (block.output, command.stdout_text)
-        expected = "b''" if is_protected else repr(bytes([protocol.READY]))
-        assert [output.split()[1] for output in outputs] == [expected] * 2, outputs
-
-    asyncio.run(main())
+    async with served_box() as found:
+        code = ATTACK.format(path=found.socket_path, opening=OPENING)
+        async with Sandbox(policy=Policy(read_only=[str(private_folder)])) as attacker:
+            block = await attacker.run_code(code)
+            command = await attacker.exec(["python", "-c", code])
+    outputs = (block.output, command.stdout_text)
+    expected = "b''" if is_protected else repr(bytes([protocol.READY]))
+    assert [output.split()[1] for output in outputs] == [expected] * 2, outputs
 
 
-@needs_sandbox
-def test_a_sandbox_does_not_see_the_folder_of_the_sockets() -> None:
-    async def main() -> None:
-        async with Sandbox(kept=True) as box:
-            folder = os.path.dirname(box.ref().split(":")[1])
-            assert await asyncio.to_thread(os.listdir, folder)
-            assert not await box.files.exists(folder)
-            pid = daemon_of(box)
-            await box.close()
-        await wait_for_end(pid)
-
-    asyncio.run(main())
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_sandbox_does_not_see_the_folder_of_the_sockets() -> None:
+    async with Sandbox(kept=True) as box:
+        folder = os.path.dirname(box.ref().split(":")[1])
+        assert await asyncio.to_thread(os.listdir, folder)
+        assert not await box.files.exists(folder)
+        pid = daemon_of(box)
+        await box.close()
+    await wait_for_end(pid)
 
 
 def test_a_process_of_this_user_is_let_in() -> None:
@@ -103,14 +93,14 @@ def test_a_process_of_this_user_is_let_in() -> None:
         assert is_own_process(one)
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o710, 0o777])
-def test_a_folder_that_others_can_enter_is_refused(private_folder: Path, mode: int) -> None:
+def test_a_folder_that_others_can_enter_is_refused(private_folder: Path) -> None:
     private_folder.mkdir()
-    private_folder.chmod(mode)
-    with pytest.raises(BackendError, match=f"mode {mode:o}. Remove it"):
-        BoxAddress.create(BOX)
-    with pytest.raises(BackendError, match="only you can enter"):
-        BoxAddress(f"{private_folder}/boxes-{'0' * 16}.sock", BOX).connect()
+    for mode in (0o755, 0o710, 0o777):
+        private_folder.chmod(mode)
+        with pytest.raises(BackendError, match=f"mode {mode:o}. Remove it"):
+            BoxAddress.create(BOX)
+        with pytest.raises(BackendError, match="only you can enter"):
+            BoxAddress(f"{private_folder}/boxes-{'0' * 16}.sock", BOX).connect()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
@@ -160,14 +150,10 @@ def test_only_sockets_without_a_process_are_removed(private_folder: Path) -> Non
         )
 
 
-def test_a_new_box_removes_abandoned_sockets(private_folder: Path) -> None:
+def test_a_new_box_and_the_command_clean_remove_abandoned_sockets(private_folder: Path) -> None:
     abandon(BoxAddress.create(BOX))
-    BoxAddress.create(BOX)
-    assert os.listdir(private_folder) == []
-
-
-def test_the_command_clean_removes_abandoned_sockets(private_folder: Path) -> None:
     abandoned = BoxAddress.create(BOX)
+    assert os.listdir(private_folder) == []
     abandon(abandoned)
     done = CliRunner().invoke(clean.command)
     assert abandoned.socket_path in done.output

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cellblock.sandbox.probe import unavailable_reason
 from cellblock.testing.conformance import BOX_CHECKS
 from tests.box.shared_box import SharedBoxTarget
+
+pytestmark = pytest.mark.depends_on_user
 
 CHECKS = """
     a_wrong_command_is_a_value_error a_cancelled_command_is_killed given_input_arrives_as_it_is
@@ -31,14 +32,12 @@ CHECKS = """
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[SharedBoxTarget]:
-    if reason := unavailable_reason():
-        pytest.skip(f"the sandbox is not available: {reason}")
+def kept(needs_sandbox: None) -> Iterator[SharedBoxTarget]:
     target = SharedBoxTarget("cellblock:Sandbox", {"kept": True})
     yield target
     asyncio.run(target.close())
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_kept_box_meets_the_contract(kept: SharedBoxTarget, name: str) -> None:
-    asyncio.run(BOX_CHECKS[name](kept))
+async def test_a_kept_box_meets_the_contract(kept: SharedBoxTarget, name: str) -> None:
+    await BOX_CHECKS[name](kept)

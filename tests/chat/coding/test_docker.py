@@ -38,6 +38,7 @@ def message(code: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": f"```python\n{code}\n```"}]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_the_container_starts_at_once(image: str, tmp_path: Path) -> None:
     with DockerCommandLineCodeExecutor(image, work_dir=tmp_path) as executor:
@@ -55,6 +56,7 @@ def test_the_container_starts_at_once(image: str, tmp_path: Path) -> None:
         assert executor.execute_code_blocks(blocks).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_the_container_is_removed_by_stop(image: str, tmp_path: Path) -> None:
     executor = DockerCommandLineCodeExecutor(image, work_dir=tmp_path)
@@ -84,6 +86,7 @@ def test_use_docker_names_the_image(image: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_use_docker_lists_images_of_which_the_first_that_exists_is_used(image: str) -> None:
     with console() as stream:
@@ -92,12 +95,14 @@ def test_use_docker_lists_images_of_which_the_first_that_exists_is_used(image: s
     assert stream.text.endswith("Failed to pull image localhost:1/missing\n")
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_no_image_at_all_is_an_error(image: str) -> None:
     with console(), pytest.raises(ImageUnavailable, match="localhost:1/missing"):
         execute_code("print(1)", use_docker="localhost:1/missing")
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_errors_are_shown_without_the_path(image: str) -> None:
     exit_code, logs, _ = execute_code("1/0", use_docker=image)
@@ -141,6 +146,7 @@ def test_use_docker_none_takes_the_sandbox_where_docker_is_missing(
     assert execute_code("import os; print(os.getcwd())") == (0, "/workspace\n", None)
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.kernel
 def test_a_jupyter_server_in_a_container_starts_at_once(image: str, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["embedded", "server"])
+@pytest.fixture(params=["embedded", pytest.param("server", marks=pytest.mark.slow)])
 def executor(request: Any, tmp_path: Path) -> Iterator[Any]:
     if request.param == "embedded":
         with EmbeddedIPythonCodeExecutor(output_dir=tmp_path) as one:

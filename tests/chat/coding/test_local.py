@@ -9,11 +9,9 @@ import pytest
 
 from cellblock.chat.coding import (
     CodeBlock,
-    CodeExecutor,
     CommandLineCodeResult,
     LocalCommandLineCodeExecutor,
 )
-from cellblock.chat.coding.func_with_reqs import with_requirements
 
 
 def run(folder: Path, *blocks: tuple[str, str], **options: Any) -> CommandLineCodeResult:
@@ -24,32 +22,6 @@ def run(folder: Path, *blocks: tuple[str, str], **options: Any) -> CommandLineCo
         )
     finally:
         executor.stop()
-
-
-def test_it_is_an_executor_of_autogen(tmp_path: Path) -> None:
-    executor = LocalCommandLineCodeExecutor(work_dir=str(tmp_path))
-    assert isinstance(executor, CodeExecutor)
-    assert (executor.timeout, executor.work_dir) == (60, tmp_path)
-    assert executor.code_extractor.extract_code_blocks("```sh\nls\n```") == [
-        CodeBlock(code="ls", language="sh")
-    ]
-    assert LocalCommandLineCodeExecutor().work_dir == Path(".")
-
-
-def test_the_files_of_blocks_are_kept(tmp_path: Path) -> None:
-    result = run(tmp_path, ("python", "print(1)"), ("sh", "echo 2"))
-    assert (result.exit_code, result.output) == (0, "1\n2\n")
-    assert result.code_file is not None
-    assert Path(result.code_file).read_text() == "print(1)"
-
-
-@pytest.mark.parametrize("language", ["javascript", "js", "html", "css"])
-def test_pages_and_scripts_are_saved_and_not_run(language: str, tmp_path: Path) -> None:
-    result = run(tmp_path, (language, "x"))
-    assert result.exit_code == 0
-    assert result.output == f"Code saved to {result.code_file}\n"
-    assert result.code_file is not None
-    assert Path(result.code_file).read_text() == "x"
 
 
 def test_policies_say_which_languages_run(tmp_path: Path) -> None:
@@ -93,43 +65,6 @@ def test_other_commands_are_not_refused(language: str, code: str) -> None:
     LocalCommandLineCodeExecutor.sanitize_command(language, code)
 
 
-def test_restart_warns_that_it_does_nothing() -> None:
-    with pytest.warns(UserWarning, match="No action is taken."):
-        LocalCommandLineCodeExecutor().restart()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"timeout": 0}, "Timeout must be greater than or equal to 1."),
-        ({"functions_module": "a b"}, "Module name must be a valid Python identifier"),
-    ],
-)
-def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        LocalCommandLineCodeExecutor(**options)
-
-
-def test_an_unknown_language_ends_the_blocks(tmp_path: Path) -> None:
-    result = run(tmp_path, ("sh", "echo a"), ("zz", "x"), ("sh", "touch late"))
-    assert (result.exit_code, result.output) == (1, "a\n\nunknown language zz")
-    assert not (tmp_path / "late").exists()
-
-
 def test_no_blocks_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="block"):
         run(tmp_path)
-
-
-@with_requirements(python_packages=[], global_imports=[])
-def add_two_numbers(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-def test_blocks_import_functions(tmp_path: Path) -> None:
-    code = "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))"
-    assert run(tmp_path, ("python", code), functions=[add_two_numbers]).output == "3\n"
-    executor = LocalCommandLineCodeExecutor(work_dir=tmp_path, functions=[add_two_numbers])
-    prompt = executor.format_functions_for_prompt()
-    assert 'def add_two_numbers(a: int, b: int) -> int:\n    """Add two numbers."""' in prompt

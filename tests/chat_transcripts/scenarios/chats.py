@@ -22,6 +22,7 @@ def endings(lib):
     a, b = scripted(lib, "a", "a1"), scripted(lib, "b", "b1", "b2", "b3")
     yield a.initiate_chat(b, message="until a has no reply", max_turns=5)
     yield a.reply_at_receive[b], b.reply_at_receive[a]
+    yield a.initiate_chat(b, message="no turn", max_turns=0)
     a, b = scripted(lib, "a", "a1"), scripted(lib, "b", "b1", "b2", "b3")
     yield a.initiate_chat(b, message="until a has no reply")
     yield a.reply_at_receive[b], b.reply_at_receive[a]

@@ -78,10 +78,11 @@ def overridden(lib):
             print("run_code", repr(code), sorted(kwargs.items(), key=str))
             return 0, "done", "an-image"
 
-    user = runner(lib, Recorder, timeout=7)
+    config = {"use_docker": False, "work_dir": "coding", "timeout": 7, "last_n_messages": 2}
+    user = Recorder("user", human_input_mode="NEVER", code_execution_config=config)
     text = HELLO + fenced("sh", "ls") + fenced("py", "# filename: x.py \n1")
     yield user.generate_reply(messages=[{"role": "user", "content": text}])
-    yield user.use_docker
+    yield user.use_docker, config
 
     class Whole(lib.ConversableAgent):
         def execute_code_blocks(self, code_blocks):

@@ -26,7 +26,7 @@ def run(lib):
     for key in ("use_docker", "work_dir", "timeout"):
         config = {"executor": "commandline-local", key: 1}
         yield outcome(lib.ConversableAgent, "a", code_execution_config=config)
-    for name in ("a b", "", "ü", "a" * 65, "a.b"):
+    for name in ("a b", "", "ü", "a" * 65, "a.b", "ok\n", "ok-1_"):
         yield outcome(lib.ConversableAgent._assert_valid_name, name)
         yield lib.ConversableAgent._normalize_name(name)
     greeted = lib.ConversableAgent("b", chat_messages={assistant: [{"content": "earlier"}]})

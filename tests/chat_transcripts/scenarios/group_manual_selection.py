@@ -5,22 +5,9 @@ import asyncio
 from scripted import scripted
 
 ANSWERS = [
-    "2",
-    "3",
-    "0",
-    "4",
-    "",
-    "q",
-    "x",
-    "1",
-    "2",
-    "3",
-    "my words",
-    "",
-    "CLEAR HISTORY b 1 go on",
-    "clear history",
-    "exit",
-]
+    "2", "3", "0", "4", "", "q", "x", "1", "2", "3", "my words", "", "CLEAR HISTORY b 1 go on",
+    "clear history", "exit",
+]  # fmt: skip
 
 
 def run(lib):

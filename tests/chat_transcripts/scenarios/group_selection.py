@@ -46,9 +46,9 @@ def settings(lib):
     ]
     for options in given:
         yield outcome(lib.GroupChat, agents, [], **options)
-    functions = {"config_list": [{"model": "m", "api_key": "k"}], "functions": [{"name": "f"}]}
-    chat = lib.GroupChat(agents, [])
-    yield outcome(lib.GroupChatManager, chat, llm_config=functions)
+    for key in ("functions", "tools"):
+        config = {"config_list": [{"model": "m", "api_key": "k"}], key: [{"name": "f"}]}
+        yield outcome(lib.GroupChatManager, lib.GroupChat(agents, []), llm_config=config)
     for repeat in (None, True, False, [a]):
         yield lib.GroupChat(
             agents, [], allow_repeat_speaker=repeat
@@ -69,19 +69,10 @@ def helpers(lib):
     yield lib.GroupChat([a, b], [], **templates).select_speaker_msg([b])
     writer = scripted(lib, "story_writer")
     named = lib.GroupChat([a, b, writer], [])
-    texts = [
-        "b",
-        "B",
-        "a and b b",
-        "ab",
-        "[b], a.",
-        "story writer",
-        r"story\_writer",
-        "Story_writer",
-    ]
+    texts = ["b", "B", "a and b b", "ab", "[b], a.", "x+y", "story writer", r"story\_writer"]
     yield [
         named._mentioned_agents(text, None)
-        for text in [*texts, None, [{"type": "text", "text": "a"}]]
+        for text in [*texts, "Story_writer", None, [{"type": "text", "text": "a"}]]
     ]
 
 

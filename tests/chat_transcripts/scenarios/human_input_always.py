@@ -2,7 +2,10 @@
 
 from scripted import scripted
 
-ANSWERS = ["my own words", "", "", "  ", "exit", "first", "", "exit", "asked first", "", "exit"]
+ANSWERS = [
+    "my own words", "", "", "  ", "exit", "first", "", "exit", "asked first", "", "exit",
+    "", "", "exit", "go on", "",
+]  # fmt: skip
 
 
 def run(lib):
@@ -13,3 +16,8 @@ def run(lib):
     yield human.initiate_chat(b, message="with a proxy")
     yield human.initiate_chat(b, clear_history=False)
     yield human.chat_messages
+    limited = {"human_input_mode": "ALWAYS", "max_consecutive_auto_reply": 1}
+    yield scripted(lib, "limited", *"1234", **limited).initiate_chat(b, message="beyond the limit")
+    ender = scripted(lib, "ender", "TERMINATE", "TERMINATE", "TERMINATE")
+    human = scripted(lib, "human", *"1234", human_input_mode="ALWAYS")
+    yield human.initiate_chat(ender, message="until a termination message is skipped")

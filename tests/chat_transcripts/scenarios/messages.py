@@ -20,6 +20,8 @@ def run(lib):
         {"content": lambda context: f"It is {context['it']}.", "context": {"it": "a function"}},
         {"content": None, "function_call": FUNCTION},
         {"content": "with text", "function_call": FUNCTION},
+        {"content": "c", "role": "tool", "override_role": "user", "function_call": FUNCTION},
+        {"content": "no calls", "tool_calls": []},
         {"content": None, "function_call": {}},
         {"content": "result", "role": "function", "name": "f"},
         {"content": None, "tool_calls": [tool_call("f", "{}"), tool_call("g", "{}", "call_2")]},
@@ -39,7 +41,7 @@ def run(lib):
 
 def refused(lib):
     a, b = scripted(lib, "a"), scripted(lib, "b")
-    for message in ({}, {"content": None}, {"role": "user"}, {"name": "x"}):
+    for message in ({}, {"content": None}, {"name": "x"}, {"tool_responses": [{}]}):
         yield outcome(a.send, message, b)
         yield outcome(b.receive, message, a)
     yield a.chat_messages

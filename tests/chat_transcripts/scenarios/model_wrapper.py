@@ -150,7 +150,8 @@ def configurations(lib):
         yield lib.filter_config(entries, wanted)
         yield lib.filter_config(entries, wanted, exclude=True)
     pathlib.Path("LIST").write_text(json.dumps(entries))
-    yield lib.config_list_from_json("LIST", filter_dict={"model": ["gpt-4"]})
+    here = os.getcwd()
+    yield lib.config_list_from_json("LIST", file_location=here, filter_dict={"model": ["gpt-4"]})
     yield type(outcome(lib.config_list_from_json, "NO_LIST")).__name__
     os.environ["OPENAI_API_KEY"] = "k1\nk2"
     os.environ["AZURE_OPENAI_API_KEY"] = "z"

@@ -35,6 +35,7 @@ def run(lib):
         [{**first, "sender": d}],
         [{**first, "carryover": "own"}, {**second, "summary_method": None}],
         [first, {**first, "message": "again"}],
+        [],
     ]
     for queue in queues:
         yield agent(*queue).generate_reply(messages=hello, sender=b)

@@ -36,6 +36,7 @@ def triggers(lib):
         lambda agent: agent.name == "sender",
         lambda agent: False,
         ["other", sender],
+        [["other", sender], None],
         [],
         [None],
     ):
@@ -45,6 +46,8 @@ def triggers(lib):
         yield outcome(a.generate_reply, messages=HELLO)
     for trigger in (None, 3):
         yield outcome(scripted(lib, "a").register_reply, trigger, reply_of("never"))
+    a.register_reply([3], reply_of("never"))
+    yield outcome(a.generate_reply, messages=HELLO)
 
 
 def order(lib):
@@ -103,10 +106,11 @@ def hooks(lib):
 
     a.register_hook("process_message_before_send", say_more)
     yield b.initiate_chat(a, message="hi", max_turns=1)
-    yield a.process_last_received_message([{"role": "user", "content": "x"}])
-    yield a.process_last_received_message([{"role": "user", "content": "exit"}])
-    yield a.process_last_received_message([{"role": "user", "content": None}])
-    yield a.process_last_received_message([{"role": "user", "content": ""}])
+    yield a.chat_messages, b.chat_messages
+    for content in ("x", "exit", None, ""):
+        yield a.process_last_received_message([{"role": "user", "content": content}])
+    for call in ({"context": {}}, {"function_call": {"name": "f"}}, {"tool_calls": [{"id": "1"}]}):
+        yield a.process_last_received_message([{"role": "user", "content": "x", **call}])
     yield a.process_all_messages_before_reply([{"role": "user", "content": "x"}])
     yield outcome(a.register_hook, "other", add_message)
     yield outcome(a.register_hook, "process_all_messages_before_reply", add_message)

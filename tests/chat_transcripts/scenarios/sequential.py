@@ -56,7 +56,8 @@ def verbose(lib):
             {"recipient": d, "message": {"content": "mm"}, **options},
         ]
     )
-    yield a.initiate_chats([{"recipient": d, "message": "m", **options}])
+    for silent in (False, True):
+        yield a.initiate_chats([{"recipient": d, "message": "m", "silent": silent, **options}])
 
 
 def first_message(sender, recipient, context):

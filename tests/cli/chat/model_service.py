@@ -6,8 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from subprocess import CompletedProcess
 from typing import Any
 
+from tests.cli.cli_process import run_command
 from tests.models.http_service import HTTPService, Reply, json_reply, stream_reply
 
 Refusal = Callable[[Any], Reply | None]
@@ -98,3 +100,9 @@ def model_service(
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
         loop.close()
+
+
+def ask(service: ModelService, *arguments: str, given: str = "") -> CompletedProcess[str]:
+    """Run `cellblock chat` without a terminal. All code is approved, unless arguments say more."""
+    model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+    return run_command("chat", *model, *arguments, given=given)

@@ -28,10 +28,8 @@ def styles(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("piece", [1, 2, 7, 1000])
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_fits_is_printed_as_it_is() -> None:
+    texts = [
         "A short line.\n",
         "# A title\n\nText\nand more.\n",
         "- one\n- two\n  still two\n1. three\n",
@@ -42,52 +40,35 @@ def styles(text: str) -> list[str]:
         "  ```python\n  x = 1\n  ```\n",
         "a * b\n\n\n\nc\n",
         "日本語のテキスト\n",
-    ],
-)
-def test_what_fits_is_printed_as_it_is(text: str, piece: int) -> None:
-    assert shown(text, piece=piece) == text
+    ]
+    cases = [(text, piece) for text in texts for piece in (1, 2, 7, 1000)]
+    assert [case for case in cases if shown(case[0], piece=case[1]) != case[0]] == []
+    assert shown("a\r\nb\r\n", piece=1000) == "a\nb\n"
 
 
-@pytest.mark.parametrize("piece", [1, 5, 1000])
-def test_lines_end_at_words(piece: int) -> None:
-    text = "one two three four five six seven eight nine ten"
-    assert shown(text, 20, piece) == "one two three four\nfive six seven eight\nnine ten\n"
+def test_only_tables_and_code_are_longer_than_the_terminal_is_wide() -> None:
+    wrapped = {
+        "one two three four five six seven eight": "one two three four\nfive six seven eight\n",
+        "- one two three four five six": "- one two three four\n  five six\n",
+        "10. one two three four five": "10. one two three\n    four five\n",
+        "- a\n    - one two three four\n": "- a\n    - one two three\n      four\n",
+        "- a\n\n    one two three four five\n": "- a\n\n    one two three\n    four five\n",
+        "# one two three four five\n": "# one two three four\nfive\n",
+        "a\n\n    one_two() three four five\n": "a\n\n    one_two() three four five\n",
+        # A line that does not fit goes on with the next one.
+        "one two three four five\nsix\n\nnew\n- a\n": "one two three four\nfive six\n\nnew\n- a\n",
+        # Wide characters count twice.
+        "日本語の 日本語の 日本語の": "日本語の 日本語の\n日本語の\n",
+    }
+    for piece in (1, 3, 1000):
+        assert {text: shown(text, 20, piece) for text in wrapped} == wrapped
 
 
-def test_lines_of_a_list_item_are_indented() -> None:
-    assert shown("- one two three four five six", 20) == "- one two three four\n  five six\n"
-    assert shown("10. one two three four five", 20) == "10. one two three\n    four five\n"
-
-
-@pytest.mark.parametrize("piece", [1, 3, 1000])
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("- a\n    - one two three four\n", "- a\n    - one two three\n      four\n"),
-        ("- a\n\n    one two three four five\n", "- a\n\n    one two three\n    four five\n"),
-        ("# one two three four five\n", "# one two three four\nfive\n"),
-        ("a\n\n    one_two() three four five\n", "a\n\n    one_two() three four five\n"),
-    ],
-)
-def test_only_tables_and_code_are_longer_than_the_terminal_is_wide(
-    text: str, lines: str, piece: int
-) -> None:
-    assert shown(text, 20, piece) == lines
-
-
-def test_a_line_that_does_not_fit_goes_on_with_the_next_one() -> None:
-    text = "one two three four five\nsix seven\n\nnew\n- a\n"
-    assert shown(text, 20) == "one two three four\nfive six seven\n\nnew\n- a\n"
-
-
-@pytest.mark.parametrize("following", ["- item", "```sh", "# title", "| cell |", "    code"])
-def test_only_prose_continues_a_line(following: str) -> None:
-    text = f"one two three four five\n{following}\n"
-    assert shown(text, 20) == f"one two three four\nfive\n{following}\n"
-
-
-def test_wide_characters_count_twice() -> None:
-    assert shown("日本語の 日本語の 日本語の", 20) == "日本語の 日本語の\n日本語の\n"
+def test_only_prose_continues_a_line() -> None:
+    following = ["- item", "```sh", "# title", "| cell |", "    code"]
+    text, lines = "one two three four five\n{}\n", "one two three four\nfive\n{}\n"
+    found = {each: shown(text.format(each), 20) for each in following}
+    assert found == {each: lines.format(each) for each in following}
 
 
 def test_a_word_is_printed_when_the_next_one_begins() -> None:
@@ -97,21 +78,20 @@ def test_a_word_is_printed_when_the_next_one_begins() -> None:
     assert [text.plain for text in answer.end()] == [" and", "\n"]
 
 
-def test_code_is_highlighted_across_lines() -> None:
+def test_code_is_highlighted_across_lines_and_reasoning_dim() -> None:
     assert "bright" not in " ".join(styles("plain text\n"))
     inside = '```python\nx = """\ndef f\n"""\n```\n'
     outside = "```python\nx = 1\ndef f\n```\n"
     assert len(styles(inside)) < len(styles(outside)) + 3
     assert styles(inside) != styles(outside)
-
-
-def test_a_string_of_many_lines_is_highlighted_to_its_end() -> None:
     code = '```python\nx = """\nimport os\nimport os\n"""\nimport os\n```\n'
     texts = list(AnswerText(80).add(code))
     lines = [(text.plain, {str(span.style) for span in text.spans}) for text in texts]
     assert lines[2] == lines[3]
     assert lines[2][0] == lines[5][0] == "import os\n"
     assert lines[2][1] != lines[5][1]
+    assert shown("<think>hm, well</think>\nYes.") == "hm, well\nYes.\n"
+    assert "dim italic" in styles("<think>hm</think> Yes.")
 
 
 @pytest.mark.parametrize(("first", "line"), [("", "x = f(1)"), ('"""', "text"), ("", "# note")])
@@ -137,18 +117,12 @@ def test_the_work_for_a_block_grows_with_its_length(first: str, line: str) -> No
     assert count_calls(80) < 2.5 * count_calls(40)
 
 
-def test_reasoning_is_dim() -> None:
-    assert shown("<think>hm, well</think>\nYes.") == "hm, well\nYes.\n"
-    assert "dim italic" in styles("<think>hm</think> Yes.")
-
-
-@pytest.mark.parametrize(
-    "hidden", ["\x1b", "\r", "\x00", "\x9b", "\u202e", "\u2066", "\u200f", "\x7f"]
-)
-def test_characters_that_would_change_what_is_seen_are_shown(hidden: str) -> None:
-    assert visible(f"a{hidden}b") == "a\ufffdb"
-    assert shown(f"a{hidden}b\n```sh\nx{hidden}y\n```\n") == "a\ufffdb\n```sh\nx\ufffdy\n```\n"
-
-
-def test_windows_line_ends_are_line_ends() -> None:
-    assert shown("a\r\nb\r\n", piece=1000) == "a\nb\n"
+def test_characters_that_would_change_what_is_seen_are_shown() -> None:
+    hidden = "\x1b\r\x00\x9b\u202e\u2066\u200f\x7f"
+    text, seen = "a{}b\n```sh\nx{}y\n```\n", "a\ufffdb\n```sh\nx\ufffdy\n```\n"
+    faults = [
+        repr(each)
+        for each in hidden
+        if visible(f"a{each}b") != "a\ufffdb" or shown(text.format(each, each)) != seen
+    ]
+    assert faults == []

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chat.model_service import answer
-from tests.cli.chat.test_terminal import PROMPT, QUESTION, chat
+from tests.cli.chat.test_terminal import PROMPT, chat, press, say
+from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -20,18 +21,14 @@ NEVER_ENDS = (
 )
 
 
-@pytest.mark.parametrize("name", ["notes.md", "notes.ipynb"])
+@pytest.mark.parametrize("name", exhaustive(["notes.ipynb", "notes.md"]))
 def test_a_resumed_conversation_says_that_the_last_code_never_ended(name: str) -> None:
     with chat(NEVER_ENDS, arguments=("--save", name, "Wait.")) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("y")
-        terminal.wait_for("begun")
+        press(terminal, "y", "begun")
         terminal.send_signal(signal.SIGKILL)
     with chat("I see.", arguments=("--resume", name)) as (terminal, service):
         terminal.wait_for("the last code never ended, because the command was killed")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("Go on.\r")
-        terminal.wait_for("I see.")
+        say(terminal, "Go on.", "I see.")
         task, _, output, message = [text for _, text in service.messages()[1:]]
         assert (task, message) == ("Wait.", "Go on.")
         assert "kept" in output
@@ -54,10 +51,7 @@ def test_the_latest_conversation_of_a_folder_goes_on_without_a_name(tmp_path: Pa
     ]
     with contextlib.chdir("other"), chat("A cat.", arguments=("--resume",)) as (terminal, _):
         terminal.wait_for("you> Something else?")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("Go on.\r")
-        terminal.wait_for("A cat.")
-        terminal.wait_for(PROMPT)
+        say(terminal, "Go on.", "A cat.", PROMPT)
     assert len(list(chats.iterdir())) == 2
     with contextlib.chdir("here"), chat(arguments=("--resume",)) as (terminal, _):
         terminal.wait_for("you> What is it?")
@@ -84,13 +78,3 @@ def test_only_the_newest_conversations_are_kept(tmp_path: Path) -> None:
     kept = {path.name for path in chats.iterdir()}
     assert len(kept) == 50
     assert {f"{number}.md" for number in range(11, 60)} < kept
-
-
-def test_a_task_is_saved_before_its_first_answer() -> None:
-    waiting = answer("It is", hangs=True)
-    with chat(waiting, arguments=("--save", "notes.md", "What is it?")) as (terminal, _):
-        terminal.wait_for("\nIt")
-        terminal.send_signal(signal.SIGKILL)
-    assert "What is it?" in Path("notes.md").read_text()
-    with chat(arguments=("--resume", "notes.md")) as (terminal, _):
-        terminal.wait_for("you> What is it?")

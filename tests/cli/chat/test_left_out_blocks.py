@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.chat.model_service import ModelService, model_service
-from tests.cli.cli_process import run_command
+from tests.cli.chat.model_service import ask, model_service
+from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 RUST = "```rust\nfn main() {}\n```\n"
 TOLD = "Blocks in rust were not run: only blocks in python, sh, bash, pwsh and javascript are."
 
 
-def chat(service: ModelService) -> subprocess.CompletedProcess[str]:
-    """Return the command after its task."""
-    arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
-    return run_command("chat", *arguments, "a task")
-
-
 def test_the_model_learns_that_none_of_its_code_ran_and_can_correct_it() -> None:
     with model_service(RUST, "```python\nprint(6 * 7)\n```\n", "It is 42.") as service:
-        done = chat(service)
+        done = ask(service, "a task")
         assert done.returncode == 0
         assert TOLD in service.messages(1)[-1][1]
         assert "blocks in rust were not run" in done.stderr
@@ -32,61 +25,57 @@ def test_the_model_learns_that_none_of_its_code_ran_and_can_correct_it() -> None
 
 def test_a_model_that_writes_only_code_that_cannot_run_has_not_answered() -> None:
     with model_service(RUST) as service:
-        done = chat(service)
-        assert done.returncode == 1
-        assert service.request_count == 2
+        done = ask(service, "a task")
+        assert (done.returncode, service.request_count) == (1, 2)
         assert "only code that cannot run here" in done.stderr
 
 
-def test_blocks_that_did_not_run_are_named_beside_the_output_of_the_others() -> None:
-    with model_service(f"```python\nprint(6 * 7)\n```\n{RUST}", "It is 42.") as service:
-        assert "blocks in rust were not run" in chat(service).stderr
-        assert "42" in service.messages()[-1][1]
-        assert TOLD in service.messages()[-1][1]
+@pytest.mark.parametrize("tag", exhaustive(["rust", "sql", "diff", "json", "html"]))
+def test_blocks_that_did_not_run_are_named_beside_the_output_of_the_others(tag: str) -> None:
+    with model_service(f"```python\nprint(6 * 7)\n```\n\n```{tag}\nx\n```\n", "42.") as service:
+        assert f"blocks in {tag} were not run" in ask(service, "a task").stderr
+        assert "42\n" in service.messages()[-1][1]
+        assert f"Blocks in {tag} were not run" in service.messages()[-1][1]
 
 
-@pytest.mark.parametrize("tag", ["dockerfile", "diff", "json"])
+@pytest.mark.parametrize("tag", exhaustive(["dockerfile", "diff", "json"]))
 def test_other_text_that_does_not_run_is_named_and_the_answer_counts(tag: str) -> None:
     with model_service(f"Save this:\n\n```{tag}\nFROM x\n```\n") as service:
-        done = chat(service)
+        done = ask(service, "a task")
         assert done.returncode == 0
         assert f"blocks in {tag} were not run" in done.stderr
 
 
-@pytest.mark.parametrize("tag", ["sql", "html"])
+@pytest.mark.parametrize("tag", exhaustive(["sql", "html"]))
 def test_only_sql_or_a_page_is_no_answer_and_the_model_is_told(tag: str) -> None:
     with model_service(f"Done:\n\n```{tag}\nSELECT 1\n```\n") as service:
-        done = chat(service)
-        assert done.returncode == 1
+        assert ask(service, "a task").returncode == 1
         assert f"Blocks in {tag} were not run" in service.messages()[-1][1]
         assert "`# filename: NAME`" in service.messages()[-1][1]
 
 
-@pytest.mark.parametrize("tag", ["sql", "diff", "json", "html"])
-def test_the_model_is_told_of_all_that_did_not_run_beside_its_output(tag: str) -> None:
-    code = f"```python\nprint(6 * 7)\n```\n\n```{tag}\nx\n```\n"
-    with model_service(code, "It is 42.") as service:
-        assert f"blocks in {tag} were not run" in chat(service).stderr
-        assert f"Blocks in {tag} were not run" in service.messages()[-1][1]
-
-
-def test_a_block_of_gemini_is_python() -> None:
-    with model_service("```tool_code\nprint(6 * 7)\n```\n", "It is 42.") as service:
-        assert chat(service).returncode == 0
+@pytest.mark.parametrize("block", exhaustive(["js\nconsole.log(6 * 7)", "tool_code\nprint(6 * 7)"]))
+def test_blocks_of_gemini_and_of_javascript_run(block: str) -> None:
+    if block.startswith("js") and shutil.which("node") is None:
+        pytest.skip("node is missing")
+    with model_service(f"```{block}\n```\n", "It is 42.") as service:
+        assert ask(service, "a task").returncode == 0
         assert service.messages()[-1] == ("user", "42\n")
 
 
 @pytest.mark.parametrize(
     ("block", "content"),
-    [
-        ("```csv\n# filename: report.csv\na,b\n```\n", "a,b\n"),
-        ("```html\n<!-- filename: report.csv -->\n<p>\n```\n", None),
-    ],
+    exhaustive(
+        [
+            ("```csv\n# filename: report.csv\na,b\n```\n", "a,b\n"),
+            ("```html\n<!-- filename: report.csv -->\n<p>\n```\n", None),
+        ]
+    ),
 )
 def test_data_that_names_a_file_is_saved(cwd: Path, block: str, content: str | None) -> None:
     reader = "```python\nprint(open('report.csv').read())\n```\n"
     with model_service(f"{block}\n{reader}", "Done.") as service:
-        done = chat(service)
+        done = ask(service, "a task")
         assert (done.returncode, "were not run" in done.stderr) == (0, False)
         saved = (cwd / "coding" / "report.csv").read_text()
         assert saved.strip() in service.messages()[-1][1]
@@ -95,21 +84,13 @@ def test_data_that_names_a_file_is_saved(cwd: Path, block: str, content: str | N
 
 def test_output_in_an_answer_needs_no_word() -> None:
     with model_service("It printed:\n\n```text\n42\n```\n") as service:
-        done = chat(service)
+        done = ask(service, "a task")
         assert (done.returncode, "not run" in done.stderr) == (0, False)
 
 
-def test_javascript_runs() -> None:
-    if shutil.which("node") is None:
-        pytest.skip("node is missing")
-    with model_service("```js\nconsole.log(6 * 7)\n```\n", "It is 42.") as service:
-        assert chat(service).returncode == 0
-        assert service.messages()[-1] == ("user", "42\n")
-
-
-@pytest.mark.parametrize("text", ["", "<think>Well...</think>\n"])
+@pytest.mark.parametrize("text", exhaustive(["", "<think>Well...</think>\n"]))
 def test_an_empty_answer_is_no_answer(text: str) -> None:
     with model_service(text) as service:
-        done = chat(service)
+        done = ask(service, "a task")
         assert done.returncode == 1
         assert "the model's answer is empty" in done.stderr

@@ -9,63 +9,63 @@ import pytest
 from cellblock import CodeBlock
 from cellblock.cli.chat.approval.approver import risks
 from cellblock.cli.own_files import OwnFiles
-from tests.cli.chat.model_service import model_service
-from tests.cli.chat.test_terminal import HELLO, PROMPT, QUESTION, chat
-from tests.cli.cli_process import notes, run_command, run_locally
+from tests.cli.chat.model_service import ask, model_service
+from tests.cli.chat.test_terminal import HELLO, QUESTION, SECOND, chat, press, say
+from tests.cli.cli_process import notes, run_locally
+from tests.suite.tiers import exhaustive
 
-SECOND = "```sh\necho sec''ond\n```\n"
 NAMED = "```python\n# filename: sales.csv\nprint('ran')\n```\n"
 REPLACED = "sales.csv is replaced: it was in the work folder, and no block wrote it"
 
 
 def found(code: str, language: str) -> list[str]:
     """Return the risks of code beside the file `data.csv`."""
-    Path("folder").mkdir()
+    Path("folder").mkdir(exist_ok=True)
     Path("folder", "data.csv").touch()
     return risks([CodeBlock(code, language)], OwnFiles("."))
 
 
-@pytest.mark.parametrize(
-    ("code", "language"),
-    [
-        ("import os\nos.remove('folder/data.csv')", "python"),
-        ("from os import unlink as u\nu(name)", "python"),
-        ("import shutil\nshutil.rmtree('/workspace/folder')", "python"),
-        ("from pathlib import Path\nPath('folder/data.csv').unlink()", "python"),
-        ("[path.unlink() for path in folder.iterdir()]", "python"),
-        ("import os\nos.system('rm -rf folder')", "python"),
-        ("open('folder/data.csv', 'w')", "python"),
-        ("table.to_csv('folder/data.csv')", "python"),
-        ("rm -rf ./*", "sh"),
-        ("cd folder && rm $NAME", "sh"),
-        ("find . -name '*.csv' -delete", "sh"),
-        ("git clean -fdx", "sh"),
-        ("> folder/data.csv", "sh"),
-        ("cp /dev/null folder/data.csv", "sh"),
-        ("require('fs').rmSync('folder')\nfs.rmSync('folder')", "javascript"),
+RISKY = {
+    "python": [
+        "import os\nos.remove('folder/data.csv')",
+        "from os import unlink as u\nu(name)",
+        "import shutil\nshutil.rmtree('/workspace/folder')",
+        "from pathlib import Path\nPath('folder/data.csv').unlink()",
+        "[path.unlink() for path in folder.iterdir()]",
+        "import os\nos.system('rm -rf folder')",
+        "open('folder/data.csv', 'w')",
+        "table.to_csv('folder/data.csv')",
     ],
-)
-def test_code_that_deletes_or_replaces_files_of_the_person_looks_risky(
-    code: str, language: str
-) -> None:
-    assert any(
-        text.split(": ")[1].split()[0] in ("delete", "overwrite") for text in found(code, language)
-    )
+    "sh": [
+        "rm -rf ./*",
+        "cd folder && rm $NAME",
+        "find . -name '*.csv' -delete",
+        "git clean -fdx",
+        "> folder/data.csv",
+        "cp /dev/null folder/data.csv",
+    ],
+    "javascript": ["require('fs').rmSync('folder')\nfs.rmSync('folder')"],
+}
+HARMLESS = {
+    "import os\nos.remove('made.csv')": "python",
+    "open('folder/data.csv')\nopen('new.csv', 'w')\n{1}.remove(1)": "python",
+    "echo 1 > new.csv\necho 2 >> folder/data.csv\nls 2>&1 >/dev/null": "sh",
+    "rm new.csv": "sh",
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "language"),
-    [
-        ("import os\nos.remove('made.csv')", "python"),
-        ("open('folder/data.csv')\nopen('new.csv', 'w')\n{1}.remove(1)", "python"),
-        ("echo 1 > new.csv\necho 2 >> folder/data.csv\nls 2>&1 >/dev/null", "sh"),
-        ("rm new.csv", "sh"),
-    ],
-)
-def test_code_that_deletes_or_replaces_no_file_of_the_person_does_not(
-    code: str, language: str
-) -> None:
-    assert found(code, language) == []
+def test_code_that_deletes_or_replaces_files_of_the_person_looks_risky() -> None:
+    harmless: list[str] = []
+    for language, codes in RISKY.items():
+        for code in codes:
+            kinds = {risk.split(": ")[1].split()[0] for risk in found(code, language)}
+            harmless += [] if kinds & {"delete", "overwrite"} else [code]
+    assert harmless == []
+
+
+def test_code_that_deletes_or_replaces_no_file_of_the_person_does_not() -> None:
+    risky = {code: found(code, language) for code, language in HARMLESS.items()}
+    assert [code for code, named in risky.items() if named] == []
 
 
 def test_files_of_blocks_may_be_deleted() -> None:
@@ -76,97 +76,75 @@ def test_files_of_blocks_may_be_deleted() -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_risky_asks_before_files_of_the_person_are_deleted(cwd: Path) -> None:
-    (cwd / "data.csv").touch()
+def test_risky_asks_before_files_of_the_person_are_deleted_or_replaced(cwd: Path) -> None:
+    (cwd / "sales.csv").write_text("1,2\n")
+    replies = (NAMED, "```sh\nrm -rf ./*\n```\n")
     arguments = ("--approve", "risky", "--work-dir", ".", "task")
-    with chat("```sh\nrm -rf ./*\n```\n", arguments=arguments) as (terminal, _):
+    with chat(*replies, arguments=arguments) as (terminal, _):
+        terminal.wait_for(f"look at line 1: {REPLACED}")
+        press(terminal, "n", "Why not?")
+        terminal.type_keys("delete it\r")
         terminal.wait_for("look at line 1: delete (rm -rf ./*)")
         terminal.wait_for(QUESTION)
-        assert (cwd / "data.csv").exists()
-        terminal.type_keys("y")
-        terminal.wait_for("deleted data.csv, which was in the work folder before")
-
-
-@pytest.mark.usefixtures("sandbox")
-def test_the_question_names_a_file_of_the_person_that_a_block_replaces(cwd: Path) -> None:
-    (cwd / "sales.csv").write_text("1,2\n")
-    arguments = ("--approve", "risky", "--work-dir", ".", "task")
-    with chat(NAMED, arguments=arguments) as (terminal, _):
-        terminal.wait_for(f"look at line 1: {REPLACED}")
-        terminal.wait_for(QUESTION)
         assert (cwd / "sales.csv").read_text() == "1,2\n"
+        terminal.type_keys("y")
+        terminal.wait_for("deleted sales.csv, which was in the work folder before")
 
 
 @pytest.mark.usefixtures("sandbox")
 def test_a_line_says_which_file_of_the_person_was_replaced_without_a_question(cwd: Path) -> None:
     (cwd / "sales.csv").write_text("1,2\n")
     with model_service(NAMED, NAMED.replace("ran", "again"), "Done.") as service:
-        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
-        done = run_command("chat", *model, "--work-dir", ".", "task")
-        assert done.stderr.count(REPLACED) == 1
+        assert ask(service, "--work-dir", ".", "task").stderr.count(REPLACED) == 1
 
 
-@pytest.mark.parametrize(
-    ("before", "is_named"),
-    [(b"1,2\n", True), (b"# filename: sales.csv\nold\n", False), (None, False), (b"", False)],
-)
-def test_run_names_a_file_that_no_block_wrote(
-    cwd: Path, before: bytes | None, is_named: bool
-) -> None:
+def test_run_names_a_file_that_no_block_wrote(cwd: Path) -> None:
+    named = {
+        before: REPLACED in notes(run_named_block(cwd, before))
+        for before in (b"1,2\n", b"# filename: sales.csv\nold\n", None, b"")
+    }
+    assert [before for before, is_named in named.items() if is_named] == [b"1,2\n"]
+
+
+def run_named_block(cwd: Path, before: bytes | None) -> str:
+    """Return what is told of a block that writes `sales.csv`, which has the bytes `before`."""
+    (cwd / "sales.csv").unlink(missing_ok=True)
     if before is not None:
         (cwd / "sales.csv").write_bytes(before)
     done = run_locally("--work-dir", ".", given=NAMED)
     assert done.returncode == 0
-    assert (REPLACED in notes(done.stderr)) is is_named
+    return done.stderr
 
 
 @pytest.mark.usefixtures("sandbox")
-@pytest.mark.parametrize("command", [":clear", ":approve"])
-def test_an_approval_of_all_code_can_be_taken_back(command: str) -> None:
-    with chat(HELLO, "Done.", SECOND, arguments=("task",)) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("a")
-        terminal.wait_for(":approve asks again")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys(f"{command}\r")
-        terminal.wait_for("you are asked before code runs")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("more\r")
-        terminal.wait_for(QUESTION)
-
-
-@pytest.mark.usefixtures("sandbox")
-def test_clear_asks_again_after_once() -> None:
-    arguments = ("--approve", "once", "task")
+@pytest.mark.parametrize(
+    ("approve", "key", "command"),
+    exhaustive(
+        [("always", "a", ":clear"), ("always", "a", ":approve"), ("once", "y", ":clear")], keep=2
+    ),
+)
+def test_an_approval_of_all_code_can_be_taken_back(approve: str, key: str, command: str) -> None:
+    arguments = ("--approve", approve, "task")
     with chat(HELLO, "Done.", SECOND, arguments=arguments) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("y")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys(":clear\r")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("more\r")
-        terminal.wait_for(QUESTION)
+        press(terminal, key, *[":approve asks again"] * (key == "a"))
+        say(terminal, command, "you are asked before code runs" if key == "a" else "")
+        say(terminal, "more", QUESTION)
 
 
 @pytest.mark.usefixtures("sandbox")
 def test_approve_chooses_when_to_ask() -> None:
     with chat("Hello.", SECOND, arguments=("task",)) as (terminal, _):
-        terminal.wait_for(PROMPT)
-        terminal.type_keys(":approve often\r")
-        terminal.wait_for(":approve takes one of always, once, risky, never")
-        terminal.type_keys(":approve never\r")
-        terminal.wait_for("code runs without a question")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("more\r")
+        say(terminal, ":approve often", ":approve takes one of always, once, risky, never")
+        say(terminal, ":approve never", "code runs without a question")
+        say(terminal, "more")
         assert QUESTION not in terminal.wait_for("\nsecond")
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_the_file_of_the_conversation_is_no_file_of_a_block(cwd: Path) -> None:
+def test_the_file_of_the_conversation_is_no_file_of_a_block() -> None:
     code = "```sh\necho 1 >> log.txt\n```\n"
     with model_service(code, code.replace("1", "2"), "Done.") as service:
-        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
-        done = run_command("chat", *model, "--work-dir", ".", "--save", "notes.ipynb", "task")
+        done = ask(service, "--work-dir", ".", "--save", "notes.ipynb", "task")
         files = [note for note in notes(done.stderr) if note.startswith(("created", "changed"))]
         assert files == ["created ./log.txt (2 bytes)", "changed ./log.txt (4 bytes)"]
         assert "notes.ipynb" not in str(service.messages())

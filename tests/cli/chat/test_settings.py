@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib
 import stat
 from pathlib import Path
 
@@ -42,69 +43,58 @@ SETTINGS = ChatSettings(
     demo=False,
     image_folder="images",
 )
+KEYS = {"OPENAI_API_KEY": "sk-nothing", "ANTHROPIC_API_KEY": "sk-nothing"}
 
 
 def with_model(model: str, base_url: str | None = None) -> ChatSettings:
     return dataclasses.replace(SETTINGS, model=model, base_url=base_url)
 
 
-def test_the_name_of_the_model_chooses_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-nothing")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-nothing")
-    keys = {"OPENAI_API_KEY": "sk-nothing", "ANTHROPIC_API_KEY": "sk-nothing"}
-    claude = make_client(with_model("claude-sonnet-4-20250514"), keys)
+@pytest.fixture(scope="module")
+def services() -> None:
+    """Import the libraries of the services, which takes seconds."""
+    importlib.import_module("anthropic.resources.messages")
+    importlib.import_module("openai.resources.chat")
+
+
+def test_the_name_of_the_model_chooses_the_service(
+    services: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, key in KEYS.items():
+        monkeypatch.setenv(name, key)
+    claude = make_client(with_model("claude-sonnet-4-20250514"), KEYS)
     assert isinstance(claude, AnthropicChatCompletionClient)
-    assert isinstance(make_client(with_model("gpt-4o"), keys), OpenAIChatCompletionClient)
+    assert isinstance(make_client(with_model("gpt-4o"), KEYS), OpenAIChatCompletionClient)
     other = make_client(with_model("claude-like", "http://127.0.0.1:1/v1"), {})
     assert isinstance(other, OpenAIChatCompletionClient)
+    for model in ("some-new-model", "claude-99-new"):  # not known, but can be used
+        assert make_client(with_model(model), KEYS).model_info["vision"] is False
 
 
-@pytest.mark.parametrize("model", ["some-new-model", "claude-99-new"])
-def test_a_model_that_is_not_known_can_be_used(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {"OPENAI_API_KEY": "sk-nothing", "ANTHROPIC_API_KEY": "sk-nothing"}
-    for name, key in keys.items():
-        monkeypatch.setenv(name, key)
-    assert make_client(with_model(model), keys).model_info["vision"] is False
+def test_a_model_without_its_key_is_not_configured() -> None:
+    anthropic, openai = {"ANTHROPIC_API_KEY": "x"}, {"OPENAI_API_KEY": "x"}
+    for model, keys in (("gpt-4o", {}), ("gpt-4o", anthropic), ("claude-sonnet-4", openai)):
+        with pytest.raises(ModelError, match=f"API_KEY is not set, which {model} needs"):
+            make_client(with_model(model), keys)
 
 
-@pytest.mark.parametrize(
-    ("model", "keys"),
-    [
-        ("gpt-4o", {}),
-        ("gpt-4o", {"ANTHROPIC_API_KEY": "x"}),
-        ("claude-sonnet-4", {"OPENAI_API_KEY": "x"}),
-    ],
-)
-def test_a_model_without_its_key_is_not_configured(model: str, keys: dict[str, str]) -> None:
-    with pytest.raises(ModelError, match=f"API_KEY is not set, which {model} needs"):
-        make_client(with_model(model), keys)
+def test_the_price_is_that_of_the_longest_name_that_fits() -> None:
+    prices = {
+        "gpt-4o": (2.5, 10),
+        "gpt-4o-mini-2024-07-18": (0.15, 0.6),
+        "claude-sonnet-4-20250514": (3, 15),
+        "claude-opus-4-5-20251101": (5, 25),
+        "gpt-4other": None,
+        "llama3": None,
+    }
+    assert {model: known_price(model) for model in prices} == prices
 
 
-@pytest.mark.parametrize(
-    ("model", "price"),
-    [
-        ("gpt-4o", (2.5, 10)),
-        ("gpt-4o-mini-2024-07-18", (0.15, 0.6)),
-        ("claude-sonnet-4-20250514", (3, 15)),
-        ("claude-opus-4-5-20251101", (5, 25)),
-        ("gpt-4other", None),
-        ("llama3", None),
-    ],
-)
-def test_the_price_is_that_of_the_longest_name_that_fits(
-    model: str, price: tuple[float, float] | None
-) -> None:
-    assert known_price(model) == price
-
-
-def test_another_server_has_another_price() -> None:
+def test_another_server_has_another_price_and_small_costs_more_digits() -> None:
     assert find_price(with_model("gpt-4o")) == (2.5, 10)
-    assert find_price(with_model("gpt-4o", "http://127.0.0.1:1/v1")) is None
-    mine = dataclasses.replace(with_model("gpt-4o", "http://127.0.0.1:1/v1"), price=(1, 2))
-    assert find_price(mine) == (1, 2)
-
-
-def test_small_costs_have_more_digits() -> None:
+    other = with_model("gpt-4o", "http://127.0.0.1:1/v1")
+    assert find_price(other) is None
+    assert find_price(dataclasses.replace(other, price=(1, 2))) == (1, 2)
     assert describe_usage(RequestUsage(1200, 30), (2.5, 10)).endswith("about $0.0033")
     assert describe_usage(RequestUsage(1_200_000, 0), (2.5, 10)).endswith("about $3.00")
 
@@ -140,33 +130,28 @@ def make_editor(folder: Path, script: str) -> dict[str, str]:
     return {"EDITOR": f"'{path}' --wait", "PATH": "/usr/bin:/bin"}
 
 
-def test_one_block_is_edited_in_a_file_of_its_language(tmp_path: Path) -> None:
+def test_one_block_is_edited_in_a_file_of_its_language_and_several_as_markdown(
+    tmp_path: Path,
+) -> None:
     environment = make_editor(tmp_path, 'case "$2" in *.sh) sed -i s/a/b/ "$2";; *) exit 9;; esac')
     edited = asyncio.run(edit([CodeBlock("echo a\n", "sh")], environment))
     assert edited == [CodeBlock("echo b\n", "sh")]
-
-
-def test_several_blocks_are_edited_as_markdown(tmp_path: Path) -> None:
     environment = make_editor(tmp_path, 'printf "\\n\\`\\`\\`sh\\nls\\n\\`\\`\\`\\n" >> "$2"')
     blocks = [CodeBlock("print('```')\n", "python"), CodeBlock("echo a\n", "sh")]
     assert asyncio.run(edit(blocks, environment)) == [*blocks, CodeBlock("ls\n", "sh")]
-
-
-def test_visual_counts_before_editor() -> None:
     assert find_editor({"VISUAL": "code --wait", "EDITOR": "vi"}) == ["code", "--wait"]
     assert find_editor({"EDITOR": "vi"}) == ["vi"]
 
 
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"PATH": "/nowhere"}, "there is no editor: set EDITOR"),
-        ({"EDITOR": "a 'b"}, r"\$EDITOR is not a command"),
-        ({"EDITOR": "/nowhere/editor"}, "/nowhere/editor cannot be started: No such file"),
-        ({"EDITOR": "false"}, "false ended with exit code 1"),
-        ({"EDITOR": "truncate -s 0"}, "there is no code left"),
-    ],
-)
-def test_an_edit_that_fails_says_why(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(EditorError, match=message):
-        asyncio.run(edit([CodeBlock("x\n", "python")], environment))
+def test_an_edit_that_fails_says_why() -> None:
+    messages = {
+        "": "there is no editor: set EDITOR",
+        "a 'b": r"\$EDITOR is not a command",
+        "/nowhere/editor": "/nowhere/editor cannot be started: No such file",
+        "false": "false ended with exit code 1",
+        "truncate -s 0": "there is no code left",
+    }
+    for editor, message in messages.items():
+        environment = {"EDITOR": editor} if editor else {"PATH": "/nowhere"}
+        with pytest.raises(EditorError, match=message):
+            asyncio.run(edit([CodeBlock("x\n", "python")], environment))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import signal
 import socket
 import stat
@@ -12,13 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat.model_service import ModelService, Refusal, answer, model_service
+from tests.cli.chat.model_service import ModelService, Refusal, answer, ask, model_service
 from tests.cli.terminal_process import TerminalCommand
 from tests.models.http_service import Reply
+from tests.suite.tiers import exhaustive
 
 PROMPT = "you>"
 QUESTION = "[a]lways"
 HELLO = "Hello.\n\n```python\nprint('ou' + 'tput')\n```\n"
+SECOND = "```sh\necho sec''ond\n```\n"
+LENGTHS = {
+    "Run this (1 line)?": "```python\nprint(1)\n```\n",
+    "Run this (202 lines, 5 pages)?": "```python\nprint(1)\n" + "\n" * 200 + "print(2)\n```\n",
+    "Run these 2 blocks (2 lines)?": "```python\nprint(1)\n```\nand\n```sh\necho 2\n```\n",
+}
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -40,25 +47,39 @@ def chat(
             yield terminal, service
 
 
+def say(terminal: TerminalCommand, text: str, *shown: str) -> None:
+    """Type a line when the command asks for one, and wait for what is shown after it."""
+    terminal.wait_for(PROMPT)
+    terminal.type_keys(f"{text}\r")
+    for each in shown:
+        terminal.wait_for(each)
+
+
+def press(terminal: TerminalCommand, key: str, *shown: str) -> None:
+    """Press a key when the command asks whether code may run, and wait for what is shown."""
+    terminal.wait_for(QUESTION)
+    terminal.type_keys(key)
+    for each in shown:
+        terminal.wait_for(each)
+
+
+def make_editor(path: Path, *lines: str) -> dict[str, str]:
+    """Write a program that edits the file it is given. Return the variable that names it."""
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"EDITOR": str(path)}
+
+
 def test_y_runs_the_code_and_ctrl_d_ends_the_conversation() -> None:
     with chat(HELLO, "Done.") as (terminal, _):
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("say hello\r")
+        say(terminal, "say hello")
         assert "print('ou' + 'tput')" in terminal.wait_for(QUESTION)
+        assert "print('ou' + 'tput')" not in terminal.output  # colours are in between
         terminal.type_keys("y")
-        terminal.wait_for("\noutput")
-        terminal.wait_for("Done.")
-        terminal.wait_for("2,000 tokens read, 400 written")
-        terminal.wait_for(PROMPT)
+        for shown in ("\noutput", "Done.", "2,000 tokens read, 400 written", PROMPT):
+            terminal.wait_for(shown)
         terminal.type_keys("\x04")
         assert terminal.wait() == 0
-
-
-def test_code_is_highlighted_before_it_runs() -> None:
-    with chat(HELLO, "Done.", arguments=("task",)) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        assert "print('ou' + 'tput')" not in terminal.output  # colours are in between
-        assert "print('ou' + 'tput')" in terminal.screen
 
 
 def test_no_colours_where_they_are_unwanted() -> None:
@@ -70,48 +91,44 @@ def test_no_colours_where_they_are_unwanted() -> None:
 
 def test_n_with_a_reason_tells_the_model() -> None:
     with chat(HELLO, "I see.", arguments=("task",)) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("n")
-        terminal.wait_for("Why not?")
+        press(terminal, "n", "Why not?")
         terminal.type_keys("say goodbye instead\r")
         terminal.wait_for("I see.")
         assert service.messages()[-1][1].endswith("Reason: say goodbye instead")
 
 
-def test_n_without_a_reason_gives_the_turn_back() -> None:
+@pytest.mark.parametrize("key", exhaustive(["n", "\x03", "\x04"]))
+def test_a_refusal_without_a_reason_gives_the_turn_back(key: str) -> None:
     with chat(HELLO, "I see.", arguments=("task",)) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("n")
-        terminal.wait_for("Why not?")
-        terminal.type_keys("\r")
+        press(terminal, key)
+        if key == "n":
+            terminal.wait_for("Why not?")
+            terminal.type_keys("\r")
         terminal.wait_for("the code did not run")
         terminal.wait_for(PROMPT)
         assert service.request_count == 1
         assert "\noutput" not in terminal.screen
 
 
-def test_other_keys_pasted_text_and_enter_are_no_answer() -> None:
-    with chat(HELLO, "Done.", arguments=("task",)) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("x\r \x1b[200~y\x1b[201~")
-        terminal.press_until("n", "Why not?")
-        assert service.request_count == 1
+def test_the_question_says_how_long_the_code_is() -> None:  # blank lines can hide its start
+    faults: list[str] = []
+    for question, block in LENGTHS.items():
+        with chat(block, arguments=("task",)) as (terminal, _):
+            faults += [] if question in terminal.wait_for(QUESTION) else [question]
+    assert faults == []
 
 
-def test_letters_of_a_longer_text_are_no_answer() -> None:
-    with chat(HELLO, "Done.", arguments=("task",)) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("away yes")
-        terminal.press_until("n", "Why not?")
-        assert service.request_count == 1
+def test_other_keys_pasted_or_longer_text_and_enter_are_no_answer() -> None:
+    for keys in ("x\r \x1b[200~y\x1b[201~", "away yes"):
+        with chat(HELLO, "Done.", arguments=("task",)) as (terminal, service):
+            press(terminal, keys)
+            terminal.press_until("n", "Why not?")
+            assert service.request_count == 1, keys
 
 
 def test_a_key_that_was_typed_before_the_question_is_no_answer() -> None:
-    hanging = answer("Wait", hangs=True)
-    with chat(HELLO, HELLO.replace("Hello", "Again"), hanging, arguments=("task",)) as (
-        terminal,
-        service,
-    ):
+    replies = (HELLO, HELLO.replace("Hello", "Again"), answer("Wait", hangs=True))
+    with chat(*replies, arguments=("task",)) as (terminal, service):
         terminal.wait_for(QUESTION)
         terminal.press_until("y", "\noutput")
         terminal.type_keys("yyy")  # too early for the next question
@@ -121,24 +138,14 @@ def test_a_key_that_was_typed_before_the_question_is_no_answer() -> None:
         assert service.request_count == 2
 
 
-def test_a_runs_all_further_code_without_asking() -> None:
-    second = "```sh\necho sec''ond\n```\n"
-    with chat(HELLO, second, "Done.", arguments=("task",)) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("a")
-        terminal.wait_for("\noutput")
+@pytest.mark.parametrize(
+    ("arguments", "key"), [(("task",), "a"), (("--approve", "once", "task"), "y")]
+)
+def test_one_answer_can_be_for_all_further_code(arguments: tuple[str, ...], key: str) -> None:
+    with chat(HELLO, SECOND, "Done.", arguments=arguments) as (terminal, _):
+        press(terminal, key, "\noutput")
         assert QUESTION not in terminal.wait_for("\nsecond")
         terminal.wait_for("Done.")
-
-
-def test_once_asks_only_the_first_time() -> None:
-    second = "```sh\necho sec''ond\n```\n"
-    arguments = ("--approve", "once", "task")
-    with chat(HELLO, second, "Done.", arguments=arguments) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("y")
-        terminal.wait_for("\noutput")
-        assert QUESTION not in terminal.wait_for("\nsecond")
 
 
 def test_risky_asks_only_about_code_that_looks_risky() -> None:
@@ -150,53 +157,35 @@ def test_risky_asks_only_about_code_that_looks_risky() -> None:
         terminal.wait_for(QUESTION)
 
 
-def test_e_edits_the_code_and_the_model_is_told(tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nsed -i s/tput/tside/ "$1"\n')
-    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
-    environment = {"EDITOR": str(editor)}
+@pytest.mark.parametrize("first", exhaustive(["kill -INT $PPID", ""]))
+def test_e_edits_the_code_and_the_model_is_told(first: str, tmp_path: Path) -> None:
+    # Ctrl-C in the editor is for the editor.
+    environment = make_editor(tmp_path / "editor", first, 'sed -i s/tput/tside/ "$1"')
     with chat(HELLO, "Done.", arguments=("task",), environment=environment) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("e")
-        terminal.wait_for("print('ou' + 'tside')")
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("y")
-        terminal.wait_for("\noutside")
-        terminal.wait_for("Done.")
+        press(terminal, "e", "print('ou' + 'tside')")
+        press(terminal, "y", "\noutside", "Done.")
         told = service.messages()[-1][1]
         assert "The code was changed before it ran" in told
         assert "print('ou' + 'tside')" in told
         assert told.endswith("outside\n")
 
 
-def test_ctrl_c_in_the_editor_is_for_the_editor(tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nkill -INT $PPID\nsed -i s/tput/tside/ "$1"\n')
-    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
-    environment = {"EDITOR": str(editor)}
-    with chat(HELLO, "Done.", arguments=("task",), environment=environment) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("e")
-        terminal.wait_for("print('ou' + 'tside')")
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("y")
-        terminal.wait_for("Done.")
-
-
 def test_an_editor_that_fails_is_reported_and_the_question_comes_again() -> None:
     environment = {"EDITOR": "false"}
     with chat(HELLO, arguments=("task",), environment=environment) as (terminal, _):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("e")
-        terminal.wait_for("false ended with exit code 1")
-        terminal.wait_for(QUESTION)
+        press(terminal, "e", "false ended with exit code 1", QUESTION)
 
 
-def test_a_line_says_that_the_model_has_not_begun_to_answer() -> None:
-    with chat(answer("", hangs=True), arguments=("task",)) as (terminal, _):
+def test_ctrl_c_stops_the_model_and_gives_the_turn_back() -> None:
+    replies = (answer("", hangs=True), answer("An endless ans", hangs=True), "Hi.")
+    with chat(*replies, arguments=("task",)) as (terminal, service):
         terminal.wait_for("waiting for the model; Ctrl-C stops")
         terminal.type_keys("\x03")
-        terminal.wait_for(PROMPT)
+        say(terminal, "again", "endless")
+        terminal.type_keys("\x03")
+        terminal.wait_for("stopped")
+        say(terminal, "go on", "Hi.")
+        assert service.messages()[-2:] == [("assistant", "An endless ans"), ("user", "go on")]
 
 
 def test_a_line_says_that_the_executor_has_not_started(tmp_path: Path) -> None:
@@ -209,147 +198,70 @@ def test_a_line_says_that_the_executor_has_not_started(tmp_path: Path) -> None:
             terminal.wait_for("starting the executor docker")
 
 
-def test_ctrl_c_stops_the_model_and_gives_the_turn_back() -> None:
-    with chat(answer("An endless ans", hangs=True), "Hi.", arguments=("task",)) as (
-        terminal,
-        service,
-    ):
-        terminal.wait_for("endless")
-        terminal.type_keys("\x03")
-        terminal.wait_for("stopped")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("go on\r")
-        terminal.wait_for("Hi.")
-        assert service.messages()[-2:] == [("assistant", "An endless ans"), ("user", "go on")]
-
-
 def test_ctrl_c_stops_the_code_and_the_model_learns_what_it_printed() -> None:
-    code = "```python\nimport time\nprint('be' + 'gun', flush=True)\ntime.sleep(60)\n```\n"
+    code = "```python\nimport time\nprint('be' + 'gun')\ntime.sleep(60)\n```\n"
     with chat(code, "Hi.", arguments=("task",)) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("y")
-        terminal.wait_for("\nbegun")
+        press(terminal, "y", "\nbegun")
         terminal.type_keys("\x03")
         terminal.wait_for("stopped")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("why so slow?\r")
-        terminal.wait_for("Hi.")
+        say(terminal, "why so slow?", "Hi.")
         assert "begun" in service.messages()[-2][1]
         assert service.messages()[-1][1] == "why so slow?"
 
 
-@pytest.mark.parametrize("key", ["\x03", "\x04"])
-def test_ctrl_c_and_ctrl_d_at_the_question_give_the_turn_back(key: str) -> None:
-    with chat(HELLO, arguments=("task",)) as (terminal, service):
-        terminal.wait_for(QUESTION)
-        terminal.type_keys(key)
-        terminal.wait_for("the code did not run")
-        terminal.wait_for(PROMPT)
-        assert service.request_count == 1
-
-
-def test_variables_stay_from_one_turn_to_the_next() -> None:
-    first, second = "```python\nx = 41\n```\n", "```python\nprint('x is', x + 1)\n```\n"
+def test_code_can_ask_for_input_and_variables_stay_from_one_turn_to_the_next() -> None:
+    first = "```python\nname = input('Your name? ')\nprint('Hello,', name.upper())\n```\n"
+    second = "```python\nprint('Bye,', name)\n```\n"
     arguments = ("--approve", "never", "task")
     with chat(first, "Done.", second, "It is.", arguments=arguments) as (terminal, _):
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("and now?\r")
-        terminal.wait_for("\nx is 42")
-
-
-def test_output_is_printed_while_the_code_runs() -> None:
-    code = "```python\nimport time\nprint('be' + 'gun')\ntime.sleep(60)\n```\n"
-    with chat(code, arguments=("--approve", "never", "task")) as (terminal, _):
-        terminal.wait_for("\nbegun")
-
-
-def test_code_can_ask_for_input() -> None:
-    code = "```python\nname = input('Your name? ')\nprint('Hello,', name.upper())\n```\n"
-    with chat(code, "Done.", arguments=("--approve", "never", "task")) as (terminal, _):
         terminal.wait_for("\nYour name?")
         terminal.type_keys("ada\r")
         terminal.wait_for("\nHello, ADA")
+        say(terminal, "and now?", "\nBye, ada")
 
 
-def test_a_plot_is_saved_and_its_path_is_shown(cwd: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is missing: the extra `bench` has it")
-    code = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 4])\nplt.show()\n```\n"
-    with chat(code, "Done.", arguments=("--approve", "never", "task")) as (terminal, _):
-        terminal.wait_for("created images/1.png")
-        assert (cwd / "images" / "1.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_terminal_that_can_show_pictures_shows_them() -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is missing: the extra `bench` has it")
-    code = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 4])\nplt.show()\n```\n"
-    arguments, environment = ("--approve", "never", "task"), {"TERM": "xterm-kitty"}
+@pytest.mark.parametrize(
+    ("name", "attributes", "picture"),
+    exhaustive(
+        [
+            ("xterm-kitty", "", "\x1b_Ga=T,f=100,q=2,m=0;iVBORw0KGgo"),
+            # The answer to the question for its attributes.
+            ("xterm", "\x1b[?62;4;22c", '\x1bPq"1;1;'),
+        ]
+    ),
+)
+def test_a_picture_is_saved_and_shown_by_a_terminal_that_can(
+    name: str, attributes: str, picture: str, cwd: Path
+) -> None:
+    pillow = pytest.importorskip("PIL.Image", reason="Pillow is missing: the extra `bench` has it")
+    data = io.BytesIO()
+    pillow.new("RGB", (9, 9)).save(data, format="PNG")
+    code = f"```python\nfrom IPython.display import Image\nImage({data.getvalue()!r})\n```\n"
+    arguments, environment = ("--approve", "never", "task"), {"TERM": name}
     with chat(code, "Done.", arguments=arguments, environment=environment) as (terminal, _):
+        terminal.type_keys(attributes)
         terminal.wait_for("created images/1.png")
         terminal.wait_for("Done.")
-        assert "\x1b_Ga=T,f=100,q=2,m=1;iVBORw0KGgo" in terminal.output
-
-
-def test_a_terminal_that_says_so_gets_sixels() -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is missing: the extra `bench` has it")
-    code = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 4])\nplt.show()\n```\n"
-    with chat(code, "Done.", arguments=("--approve", "never", "task")) as (terminal, _):
-        terminal.type_keys("\x1b[?62;4;22c")  # the answer to the question for its attributes
-        terminal.wait_for("created images/1.png")
-        terminal.wait_for("Done.")
-        assert '\x1bPq"1;1;' in terminal.output
-
-
-def test_save_names_a_file_in_the_middle_of_a_conversation(cwd: Path) -> None:
-    with chat("Hello.", "Bye.", arguments=("task",)) as (terminal, _):
-        terminal.wait_for(PROMPT)
-        terminal.type_keys(":save notes.ipynb\r")
-        terminal.wait_for("saved in notes.ipynb")
-        terminal.type_keys("bye\r")
-        terminal.wait_for("Bye.")
-        terminal.wait_for(PROMPT)
-        cells = json.loads((cwd / "notes.ipynb").read_text())["cells"]
-        assert "".join(cells[-1]["source"]) == "### Assistant\n\nBye."
-
-
-def test_commands_that_do_not_exist_are_no_messages() -> None:
-    with chat("Hello.", arguments=("task",)) as (terminal, service):
-        terminal.wait_for(PROMPT)
-        terminal.type_keys(":sve notes.md\r")
-        terminal.wait_for("there is no command :sve")
-        terminal.type_keys(":save notes.txt\r")
-        terminal.wait_for(":save needs a file that ends with .md or .ipynb")
-        assert service.request_count == 1
+        assert picture in terminal.output
+    assert (cwd / "images" / "1.png").read_bytes() == data.getvalue()
 
 
 def test_a_resumed_conversation_shows_where_it_goes_on() -> None:
-    arguments = ("--save", "notes.md", "What is it?")
-    with chat("It is a test.", arguments=arguments) as (terminal, _):
-        terminal.wait_for(PROMPT)
+    with model_service("It is a test.") as service:
+        ask(service, "--save", "notes.md", "What is it?")
     with chat("Because.", arguments=("--resume", "notes.md")) as (terminal, service):
         terminal.wait_for("you> What is it?")
         terminal.wait_for("It is a test.")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("Why?\r")
-        terminal.wait_for("Because.")
-        assert [text for _, text in service.messages()[1:]] == [
-            "What is it?",
-            "It is a test.",
-            "Why?",
-        ]
+        say(terminal, "Why?", "Because.")
+        texts = [text for _, text in service.messages()[1:]]
+        assert texts == ["What is it?", "It is a test.", "Why?"]
 
 
-def test_an_error_of_the_model_is_printed_and_the_conversation_goes_on() -> None:
+def test_an_error_of_the_model_is_printed_and_sigterm_ends_the_conversation() -> None:
     refused = Reply(body=b'{"error": {"message": "no such model"}}', status=404)
     with chat(refused, "Hi.", arguments=("task",)) as (terminal, _):
         terminal.wait_for("no such model")
-        terminal.wait_for(PROMPT)
-        terminal.type_keys("again\r")
-        terminal.wait_for("Hi.")
-
-
-def test_sigterm_ends_the_command() -> None:
-    with chat("Hello.", arguments=("task",)) as (terminal, _):
-        terminal.wait_for(PROMPT)
+        say(terminal, "again", "Hi.", PROMPT)
         terminal.send_signal(signal.SIGTERM)
         assert terminal.wait() == 128 + signal.SIGTERM
 
@@ -363,7 +275,7 @@ def test_the_model_cannot_control_the_terminal() -> None:
         assert "\ufffdgnp\ufffd#" in terminal.screen
 
 
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", exhaustive([80, 200]))
 def test_prose_is_wrapped_at_words(columns: int) -> None:
     words = " ".join(f"word{number}" for number in range(60))
     with chat(words, arguments=("task",), columns=columns) as (terminal, _):
@@ -376,9 +288,7 @@ def test_prose_is_wrapped_at_words(columns: int) -> None:
 
 def test_the_demo_ends_if_its_code_may_not_run() -> None:
     with TerminalCommand("chat", "--demo", columns=80) as terminal:
-        terminal.wait_for(QUESTION)
-        terminal.type_keys("n")
-        terminal.wait_for("Why not?")
+        press(terminal, "n", "Why not?")
         terminal.type_keys("no reason\r")
         terminal.wait_for("the recording continues only with the recorded code")
         assert terminal.wait() == 0

@@ -8,13 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import cellblock
-from cellblock.sandbox.probe import unavailable_reason
 from tests.cli.cli_process import COMMAND, notes, run_command
 from tests.cli.terminal_process import PROMPT, TerminalCommand, is_png
 from tests.command_server import CommandProcess
@@ -23,75 +20,41 @@ SEGFAULT = "import ctypes; ctypes.string_at(0)"
 LOOP = "if True:\rprint('beg' + 'un')\rwhile True: pass\r\r"
 RESTORED = "exit code 139 (SIGSEGV: Segmentation fault); The session was restored"
 
-
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to a new folder, and put state and temporary files into other new folders."""
-    if reason := unavailable_reason():
-        pytest.skip(reason)
-    pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
-    for name in ("cwd", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "cwd")
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(cellblock.__file__).parent.parent))
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    return tmp_path / "cwd"
-
-
-@pytest.fixture
-def terminal() -> Iterator[TerminalCommand]:
-    with TerminalCommand("repl") as terminal:
-        terminal.wait_for(PROMPT)
-        yield terminal
+pytestmark = pytest.mark.usefixtures("live")
 
 
 def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run_command("repl", *arguments, given=script)
 
 
-def leftover_temporary_files(cwd: Path) -> list[str]:
-    return sorted(path.name for path in (cwd.parent / "temporary").iterdir())
-
-
 # at a terminal
 
 
-def test_values_are_printed_and_variables_kept(terminal: TerminalCommand) -> None:
+def test_blocks_of_one_and_of_many_lines_share_variables(terminal: TerminalCommand) -> None:
     terminal.run_block("x = 41")
     assert "\n42" in terminal.run_block("x + 1")
+    terminal.run_block("def f(a):", "if a:", "return 'yes'", "")  # indented automatically
+    assert "'yes'" in terminal.run_block("f(1)")
+    assert "[1, 2]" in terminal.run_block("[1,", "2]")
+    terminal.type_keys("this is no Python\x03")
+    terminal.wait_for(f"\n{PROMPT}")
+    assert "\n7" in terminal.run_block("3 + 4")
+    terminal.run_block("x = type('X', (), {'__repr__': lambda self: chr(27) + '[2J' + 'evil'})()")
+    assert "\ufffd[2Jevil" in terminal.run_block(":variables")
 
 
-def test_multi_line_function_is_indented_automatically(
+def test_ctrl_c_ends_the_block_shows_its_line_and_keeps_the_session(
     terminal: TerminalCommand,
 ) -> None:
-    terminal.run_block("def f(a):", "if a:", "return 'yes'", "")
-    assert "'yes'" in terminal.run_block("f(1)")
-
-
-def test_unfinished_statement_continues_on_the_next_line(terminal: TerminalCommand) -> None:
-    assert "[1, 2]" in terminal.run_block("[1,", "2]")
-
-
-def test_output_is_printed_while_the_block_runs(terminal: TerminalCommand) -> None:
-    terminal.run_block("import os, time")
-    terminal.run_block(
-        "def wait():", "print('beg' + 'un')", "while not os.path.exists('go'): time.sleep(0.01)", ""
-    )
+    terminal.run_block("import time; x = 41")
+    terminal.run_block("def wait():", "print('beg' + 'un')", "time.sleep(1000)", "")
     terminal.type_keys("wait()\r")
-    terminal.wait_for("begun")
-    Path("coding/go").touch()
-    terminal.wait_for(f"\n{PROMPT}")
-
-
-def test_ctrl_c_ends_the_block_and_keeps_the_session(terminal: TerminalCommand) -> None:
-    terminal.run_block("x = 41")
-    terminal.type_keys(LOOP)
-    terminal.wait_for("begun")
+    terminal.wait_for("begun")  # while the block runs
     terminal.type_keys("\x03")
-    assert "--- interrupted" in terminal.wait_for(f"\n{PROMPT}")
+    shown = terminal.wait_for(f"\n{PROMPT}")
+    for part in ("KeyboardInterrupt", "time.sleep(1000)", "--- interrupted"):
+        assert part in shown
+    assert "_on_interrupt" not in shown
     assert "\n42" in terminal.run_block("x + 1")
 
 
@@ -107,33 +70,18 @@ def test_second_ctrl_c_ends_a_block_that_ignores_the_first(terminal: TerminalCom
     assert "\n42" in terminal.run_block("x + 1")
 
 
-def test_ctrl_c_at_the_prompt_clears_the_line(terminal: TerminalCommand) -> None:
-    terminal.type_keys("this is no Python\x03")
-    terminal.wait_for(f"\n{PROMPT}")
-    assert "\n7" in terminal.run_block("3 + 4")
-
-
-def test_segfault_ends_only_its_block(terminal: TerminalCommand) -> None:
+def test_the_session_survives_a_segfault_and_restart_the_loss_of_its_server(
+    terminal: TerminalCommand,
+) -> None:
     terminal.run_block("x = 41")
     assert RESTORED in terminal.run_block(SEGFAULT)
     assert "\n42" in terminal.run_block("x + 1")
-
-
-def test_restart_recovers_from_a_lost_server_and_work_folder(
-    terminal: TerminalCommand,
-) -> None:
-    terminal.run_block("x = 1")
     for server in terminal.child_pids():
         os.kill(server, signal.SIGKILL)
     assert ":restart starts a new session" in terminal.run_block("x")
     shutil.rmtree("coding")
     terminal.run_block(":restart")
     assert "\n7" in terminal.run_block("3 + 4")
-
-
-def test_variables_cannot_send_control_sequences(terminal: TerminalCommand) -> None:
-    terminal.run_block("x = type('X', (), {'__repr__': lambda self: chr(27) + '[2J' + 'evil'})()")
-    assert "\ufffd[2Jevil" in terminal.run_block(":variables")
 
 
 def test_time_limit_ends_a_pending_input() -> None:
@@ -145,29 +93,17 @@ def test_time_limit_ends_a_pending_input() -> None:
         assert "\n7" in terminal.run_block("3 + 4")
 
 
-def test_restore_returns_to_a_checkpoint(terminal: TerminalCommand, cwd: Path) -> None:
-    terminal.run_block("x = 'before'; n = open('kept.txt', 'w').write('1')")
-    assert "checkpoint good:" in terminal.run_block(":checkpoint good")
-    terminal.run_block("x = 'after'; n = open('more.txt', 'w').write('2')")
-    assert "as they were at checkpoint good" in terminal.run_block(":restore")
-    assert "'before'" in terminal.run_block("x")
-    assert sorted(os.listdir(cwd / "coding")) == ["kept.txt"]
-
-
-def test_input_prompt_comes_after_earlier_output(terminal: TerminalCommand) -> None:
+def test_input_asks_after_earlier_output_and_ctrl_c_ends_it(terminal: TerminalCommand) -> None:
     terminal.type_keys("print('a' + 'bc', end=''); name = input('na' + 'me? ')\r")
     assert "abc" in terminal.wait_for("name?")
     terminal.type_keys("Anna\r")
     terminal.wait_for(f"\n{PROMPT}")
     assert "'Anna'" in terminal.run_block("name")
-
-
-def test_ctrl_c_at_an_input_prompt_ends_the_block(terminal: TerminalCommand) -> None:
-    terminal.type_keys("name = input('na' + 'me? ')\r")
+    terminal.type_keys("other = input('na' + 'me? ')\r")
     terminal.wait_for("name?")
     terminal.type_keys("\x03")
     assert "--- interrupted" in terminal.wait_for(f"\n{PROMPT}")
-    assert "NameError" in terminal.run_block("name")
+    assert "NameError" in terminal.run_block("other")
 
 
 def test_history_is_available_in_the_next_session(terminal: TerminalCommand, cwd: Path) -> None:
@@ -186,27 +122,26 @@ def test_history_is_available_in_the_next_session(terminal: TerminalCommand, cwd
 
 
 def test_history_is_not_saved_in_the_work_folder(cwd: Path) -> None:
-    with TerminalCommand(
-        "repl", "--work-dir", ".", environment={"XDG_STATE_HOME": str(cwd)}
-    ) as terminal:
+    environment = {"XDG_STATE_HOME": str(cwd)}
+    with TerminalCommand("repl", "--work-dir", ".", environment=environment) as terminal:
         assert "is in the work folder" in terminal.wait_for(PROMPT)
         terminal.run_block("x = 1")
     assert list(cwd.iterdir()) == []
 
 
-def test_exit_leaves_nothing_behind(terminal: TerminalCommand, cwd: Path) -> None:
+def test_exit_leaves_nothing_behind(terminal: TerminalCommand, cwd: Path, temporary: Path) -> None:
     terminal.run_block("x = 1")
     terminal.type_keys("exit\r")
     assert terminal.wait() == 0
-    assert (list(cwd.iterdir()), leftover_temporary_files(cwd)) == ([], [])
+    assert [*cwd.iterdir(), *temporary.iterdir()] == []
 
 
-def test_sigterm_ends_the_session_cleanly(terminal: TerminalCommand, cwd: Path) -> None:
+def test_sigterm_ends_the_session_cleanly(terminal: TerminalCommand, temporary: Path) -> None:
     terminal.type_keys(LOOP)
     terminal.wait_for("begun")
     terminal.send_signal(signal.SIGTERM)
     assert terminal.wait() == 128 + signal.SIGTERM
-    assert leftover_temporary_files(cwd) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_open_option_opens_only_images(cwd: Path) -> None:
@@ -237,13 +172,10 @@ def test_piped_script_runs_statement_by_statement() -> None:
     script += "for i in range(2):\n    print(i)\nelse:\n    print('end')\nf(3)"
     done = run_script(script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n0\n1\nend\n4\n", "")
-
-
-def test_exit_code_is_that_of_the_last_failure() -> None:
-    done = run_script(f"x = 1\n1/0\n{SEGFAULT}\nprint(x)\n")
-    assert (done.returncode, done.stdout) == (139, "1\n")
-    assert "ZeroDivisionError" in done.stderr
-    assert RESTORED in done.stderr
+    done = run_script("input()\nprint('not an answer')\n:chekpoint\n")
+    assert (done.returncode, done.stdout) == (1, "not an answer\n")
+    assert "EOFError: input() is not available without a terminal." in done.stderr
+    assert notes(done.stderr)[-1] == "unknown command :chekpoint; :help lists the commands"
 
 
 def test_piped_script_is_decoded_and_split_as_python_does() -> None:
@@ -254,42 +186,29 @@ def test_piped_script_is_decoded_and_split_as_python_does() -> None:
     assert "standard input is not UTF-8: see the byte 0xe9 in line 3. Save it" in done.stderr
 
 
-def test_commands_work_through_a_pipe() -> None:
-    script = "x = 1\n:checkpoint\nx = 2\n:restore 1\nx\n:variables\n"
-    done = run_script(script + "n = open('made.txt', 'w').write('abc')\n:files\n:quit\nprint('no')")
+def test_commands_work_through_a_pipe(cwd: Path) -> None:
+    script = "x = 1\nn = open('kept.txt', 'w').write('abc')\n:checkpoint good\nx = 2\n"
+    script += "n = open('more.txt', 'w').write('2')\n:restore good\nx\n:variables\n:files\n"
+    done = run_script(f"{script}:quit\nprint('no')")
     assert done.returncode == 0
-    assert done.stdout.split("\n", 1)[0].startswith("checkpoint 1: ")
-    assert "\n1\nx  int  28 bytes  1\n" in done.stdout
-    assert done.stdout.endswith("made.txt  3 bytes\n")
+    assert done.stdout.split("\n", 1)[0].startswith("checkpoint good: ")
+    assert "as they were at checkpoint good" in done.stdout + done.stderr
+    assert "\n1\n" in done.stdout
+    assert "x  int  28 bytes  1\n" in done.stdout
+    assert done.stdout.endswith("kept.txt  3 bytes\n")
+    assert os.listdir(cwd / "coding") == ["kept.txt"]
 
 
-def test_restart_clears_variables_and_checkpoints() -> None:
+def test_failed_checkpoint_names_the_cause_and_restart_clears_the_others() -> None:
     done = run_script("x = 1\n:checkpoint\n:restart\n:restore 1\n'x' in dir()\n")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "False")
     assert notes(done.stderr) == ["there is no checkpoint; :checkpoint creates one"]
-
-
-def test_unknown_command_is_reported() -> None:
-    done = run_script(":chekpoint\n")
-    assert (done.returncode, notes(done.stderr)) == (
-        1,
-        ["unknown command :chekpoint; :help lists the commands"],
-    )
-
-
-def test_failed_checkpoint_names_the_cause() -> None:
     script = "import threading, time\n"
     script += "arguments = {'args': (60,), 'name': 'sleeper', 'daemon': True}\n"
     script += "threading.Thread(target=time.sleep, **arguments).start()\n"
     done = run_script(script + ":checkpoint\n")
     assert done.returncode == 1
     assert "the Python thread 'sleeper'" in done.stderr
-
-
-def test_input_fails_in_a_piped_script() -> None:
-    done = run_script("input()\nprint('not an answer')\n")
-    assert done.stdout == "not an answer\n"
-    assert "EOFError: input() is not available without a terminal." in done.stderr
 
 
 def test_plot_is_saved_and_its_path_printed(cwd: Path) -> None:
@@ -320,29 +239,23 @@ def test_interrupt_ends_a_piped_script() -> None:
     assert b"--- interrupted" in errors
 
 
-def test_memory_option_applies() -> None:
+def test_exit_code_is_that_of_the_last_failure() -> None:
+    done = run_script(f"x = 1\n1/0\n{SEGFAULT}\nprint(x)\n")
+    assert (done.returncode, done.stdout) == (139, "1\n")
+    assert "ZeroDivisionError" in done.stderr
+    assert RESTORED in done.stderr
     done = run_script("x = 1\nbytearray(1 << 30)\nprint(x)\n", "--memory", "300M")
     assert (done.returncode, done.stdout) == (137, "1\n")
 
 
-def test_empty_input_is_accepted() -> None:
+def test_empty_input_is_accepted_and_a_missing_ipython_reported() -> None:
     assert run_script("").returncode == 0
-    closed = subprocess.run(
-        [*COMMAND, "repl"], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    assert (closed.returncode, closed.stdout) == (0, b"")
-
-
-def test_missing_ipython_is_reported_with_the_install_command() -> None:
-    program = (
-        "import sys; sys.modules['IPython'] = None\nfrom cellblock.cli import main\nmain(['repl'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input="x\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    null = subprocess.DEVNULL
+    closed = subprocess.run([*COMMAND, "repl"], stdin=null, capture_output=True, text=True)
+    assert (closed.returncode, closed.stdout) == (0, "")
+    program = "import sys; sys.modules['IPython'] = None\n"
+    program += "from cellblock.cli import main\nmain(['repl'])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input="x\n", capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "pip install ipython prompt_toolkit" in done.stderr

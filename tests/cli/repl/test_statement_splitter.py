@@ -8,6 +8,9 @@ pytest.importorskip("IPython", reason="IPython is not installed: the extra `sess
 
 from cellblock.cli.repl.statement_splitter import StatementSplitter, missing_indent
 
+IF_ELSE = "if a:\n    b\nelif c:\n    d\nelse:\n    e"
+TRY = "try:\n    a\nexcept E:\n    b\nfinally:\n    c"
+
 
 def blocks(script: str) -> list[str]:
     splitter = StatementSplitter()
@@ -15,42 +18,30 @@ def blocks(script: str) -> list[str]:
     return [*complete, *splitter.flush()]
 
 
-@pytest.mark.parametrize(
-    ("script", "parts"),
-    [
-        ("a = 1\nb = 2", ["a = 1", "b = 2"]),
-        ("\n\n# note\na = 1\n\n", ["a = 1"]),
-        ("a = [1,\n2]\nb", ["a = [1,\n2]", "b"]),
-        ("a = '''x\n\ny'''\nb", ["a = '''x\n\ny'''", "b"]),
-        ("a = 1 + \\\n2\nb", ["a = 1 + \\\n2", "b"]),
-        ("def f():\n    a\n\n    b\nc", ["def f():\n    a\n\n    b", "c"]),
-        ("def f():\n    a\n# note\n    b\nc", ["def f():\n    a\n# note\n    b", "c"]),
-        ("def f():\n    return '''\nx\n'''\nc", ["def f():\n    return '''\nx\n'''", "c"]),
-        (
-            "if a:\n    b\nelif c:\n    d\nelse:\n    e\nf",
-            ["if a:\n    b\nelif c:\n    d\nelse:\n    e", "f"],
-        ),
-        (
-            "try:\n    a\nexcept E:\n    b\nfinally:\n    c\nd",
-            ["try:\n    a\nexcept E:\n    b\nfinally:\n    c", "d"],
-        ),
-        ("@a\n@b\ndef f():\n    c\nd", ["@a\n@b\ndef f():\n    c", "d"]),
-        (
-            "class A:\n    x = 1\nclass B:\n    y = 2",
-            ["class A:\n    x = 1", "class B:\n    y = 2"],
-        ),
-        ("for x in y: z\nfor x in y: w", ["for x in y: z", "for x in y: w"]),
-        ("async def f():\n    a\nawait f()", ["async def f():\n    a", "await f()"]),
-        ("!ls\n%time a\n?b", ["!ls", "%time a", "?b"]),
-        ("%%time\na\nb\n\nc", ["%%time\na\nb", "c"]),
-        (":checkpoint a\nif a:\n    b\n:restore", [":checkpoint a", "if a:\n    b", ":restore"]),
-        ("a = = 1\nb", ["a = = 1", "b"]),
-        ("formula = 1\nb", ["formula = 1", "b"]),
-        ("def f(a,\nb", ["def f(a,\nb"]),
-    ],
-)
-def test_script_is_split_into_statements(script: str, parts: list[str]) -> None:
-    assert blocks(script) == parts
+def test_script_is_split_into_statements() -> None:
+    scripts = {
+        "a = 1\nb = 2": ["a = 1", "b = 2"],
+        "\n\n# note\na = 1\n\n": ["a = 1"],
+        "a = [1,\n2]\nb": ["a = [1,\n2]", "b"],
+        "a = '''x\n\ny'''\nb": ["a = '''x\n\ny'''", "b"],
+        "a = 1 + \\\n2\nb": ["a = 1 + \\\n2", "b"],
+        "def f():\n    a\n\n    b\nc": ["def f():\n    a\n\n    b", "c"],
+        "def f():\n    a\n# note\n    b\nc": ["def f():\n    a\n# note\n    b", "c"],
+        "def f():\n    return '''\nx\n'''\nc": ["def f():\n    return '''\nx\n'''", "c"],
+        f"{IF_ELSE}\nf": [IF_ELSE, "f"],
+        f"{TRY}\nd": [TRY, "d"],
+        "@a\n@b\ndef f():\n    c\nd": ["@a\n@b\ndef f():\n    c", "d"],
+        "class A:\n    x\nclass B:\n    y": ["class A:\n    x", "class B:\n    y"],
+        "for x in y: z\nfor x in y: w": ["for x in y: z", "for x in y: w"],
+        "async def f():\n    a\nawait f()": ["async def f():\n    a", "await f()"],
+        "!ls\n%time a\n?b": ["!ls", "%time a", "?b"],
+        "%%time\na\nb\n\nc": ["%%time\na\nb", "c"],
+        ":checkpoint a\nif a:\n    b\n:restore": [":checkpoint a", "if a:\n    b", ":restore"],
+        "a = = 1\nb": ["a = = 1", "b"],
+        "formula = 1\nb": ["formula = 1", "b"],
+        "def f(a,\nb": ["def f(a,\nb"],
+    }
+    assert {script: blocks(script) for script in scripts} == scripts
 
 
 def test_statement_is_yielded_as_soon_as_it_is_complete() -> None:
@@ -62,16 +53,13 @@ def test_statement_is_yielded_as_soon_as_it_is_complete() -> None:
     assert list(splitter.flush()) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "indent"),
-    [
-        ("a", None),
-        ("def f():", 4),
-        ("def f():\n    a", 4),
-        ("def f():\n    a\n    ", None),
-        ("a(", 0),
-        (":x(", None),
-    ],
-)
-def test_missing_indent_of_unfinished_text(text: str, indent: int | None) -> None:
-    assert missing_indent(text) == indent
+def test_missing_indent_of_unfinished_text() -> None:
+    indents = {
+        "a": None,
+        "def f():": 4,
+        "def f():\n    a": 4,
+        "def f():\n    a\n    ": None,
+        "a(": 0,
+        ":x(": None,
+    }
+    assert {text: missing_indent(text) for text in indents} == indents

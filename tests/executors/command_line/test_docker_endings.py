@@ -7,8 +7,6 @@ import contextlib
 import itertools
 import os
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -38,9 +36,11 @@ from cellblock.testing.liveness import wait_until
 from tests.cancelling_awaits import CancellingAwaits
 from tests.containers import docker_engine
 from tests.containers.image_registry import serve_image
-from tests.plain_user import unprivileged_command
+from tests.executors.blocks import run
+from tests.executors.programs import run_as_plain_user, run_python, start_python
+from tests.suite.tiers import exhaustive
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.usefixtures("image")]
 
 OWNER = """
 import asyncio, sys
@@ -56,11 +56,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(autouse=True)
-def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.use_shared_engine(monkeypatch, "python")
-
-
 @pytest.fixture
 def name() -> Iterator[str]:
     own = f"cellblock-test-{uuid.uuid4()}"
@@ -71,12 +66,6 @@ def name() -> Iterator[str]:
         .split()
     ):
         docker_engine.shared_engine().docker("rm", "--force", left)
-
-
-async def run(
-    executor: DockerCommandLineCodeExecutor, code: str, language: str = "python"
-) -> CodeResult:
-    return await executor.execute_code_blocks([CodeBlock(code, language)])
 
 
 async def start_waiting(executor: DockerCommandLineCodeExecutor) -> asyncio.Task[CodeResult]:
@@ -104,16 +93,13 @@ def container_state(name: str) -> str:
 # failures during a block
 
 
-def test_stop_kills_the_running_block_and_raises(image: str) -> None:
-    async def main() -> None:
-        executor = DockerCommandLineCodeExecutor(image)
-        await executor.start()
-        running = await start_waiting(executor)
-        await executor.stop()
-        with pytest.raises(ExecutorStopped, match="stopped"):
-            await running
-
-    asyncio.run(main())
+async def test_stop_kills_the_running_block_and_raises(image: str) -> None:
+    executor = DockerCommandLineCodeExecutor(image)
+    await executor.start()
+    running = await start_waiting(executor)
+    await executor.stop()
+    with pytest.raises(ExecutorStopped, match="stopped"):
+        await running
 
 
 async def remove_during_a_block(executor: DockerCommandLineCodeExecutor) -> CodeResult:
@@ -125,37 +111,31 @@ async def remove_during_a_block(executor: DockerCommandLineCodeExecutor) -> Code
     return await running
 
 
-def test_a_removed_container_is_replaced_and_the_result_says_so(image: str) -> None:
-    async def main() -> None:
-        async with DockerCommandLineCodeExecutor(image) as executor:
-            result = await remove_during_a_block(executor)
-            assert (result.exit_code, result.outcome) == (137, "killed")
-            assert "was replaced by a new one" in result.output
-            assert (await run(executor, "print('again')")).output == "again\n"
-
-    asyncio.run(main())
+async def test_a_removed_container_is_replaced_and_the_result_says_so(image: str) -> None:
+    async with DockerCommandLineCodeExecutor(image) as executor:
+        result = await remove_during_a_block(executor)
+        assert (result.exit_code, result.outcome) == (137, "killed")
+        assert "was replaced by a new one" in result.output
+        assert (await run(executor, "print('again')")).output == "again\n"
 
 
-def test_a_removed_container_that_was_to_stay_is_reported_and_restart_creates_another(
+async def test_a_removed_container_that_was_to_stay_is_reported_and_restart_creates_another(
     image: str,
 ) -> None:
-    async def main() -> None:
-        executor = DockerCommandLineCodeExecutor(image, auto_remove=False)
-        await executor.start()
-        try:
-            with pytest.raises(BackendLost, match=r"restart\(\)"):
-                await remove_during_a_block(executor)
-            with pytest.raises(BackendLost):
-                await run(executor, "print(1)")
-            await executor.restart()
-            assert (await run(executor, "print('again')")).output == "again\n"
-            assert executor.container is not None
-            name = executor.container
-        finally:
-            await executor.stop()
-        docker_engine.shared_engine().docker("rm", "--force", "--volumes", name)
-
-    asyncio.run(main())
+    executor = DockerCommandLineCodeExecutor(image, auto_remove=False)
+    await executor.start()
+    try:
+        with pytest.raises(BackendLost, match=r"restart\(\)"):
+            await remove_during_a_block(executor)
+        with pytest.raises(BackendLost):
+            await run(executor, "print(1)")
+        await executor.restart()
+        assert (await run(executor, "print('again')")).output == "again\n"
+        assert executor.container is not None
+        name = executor.container
+    finally:
+        await executor.stop()
+    docker_engine.shared_engine().docker("rm", "--force", "--volumes", name)
 
 
 def test_an_engine_that_dies_during_a_block_is_reported(
@@ -215,19 +195,10 @@ def test_a_socket_without_permission_raises_a_clear_error() -> None:
     code = (
         "import asyncio, cellblock; asyncio.run(cellblock.DockerCommandLineCodeExecutor().start())"
     )
-    made = unprivileged_command("-c", code)
     host = docker_engine.shared_engine().host
-    if made is None or not host.startswith("unix://"):
-        pytest.skip("there is no Python that an unprivileged user can start, or no socket")
-    argv, environment = made
-    done = subprocess.run(
-        argv,
-        env={**environment, "DOCKER_HOST": host},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    if not host.startswith("unix://"):
+        pytest.skip("the engine has no socket")
+    done = run_as_plain_user("-c", code, DOCKER_HOST=host)
     assert "no permission to use the container engine's socket" in done.stderr, done.stderr
 
 
@@ -289,16 +260,14 @@ def test_engine_facts_are_cached_until_its_socket_changes() -> None:
 # ownership of containers
 
 
-@pytest.mark.parametrize("mode", ["remove", "keep"])
+@pytest.mark.parametrize("mode", exhaustive(["remove", "keep"]))
 def test_the_container_of_a_killed_process_is_removed_unless_it_is_kept(
     image: str, name: str, mode: str
 ) -> None:
-    argv = [sys.executable, "-c", OWNER, image, name, mode]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as owner:
+    with start_python("-c", OWNER, image, name, mode) as owner:
         assert owner.stdout is not None
-        assert owner.stdout.readline() == b"lives\n"
-        work_dir = Path(owner.stdout.readline().decode().strip())
+        assert owner.stdout.readline() == "lives\n"
+        work_dir = Path(owner.stdout.readline().strip())
         assert (container_state(name), work_dir.is_dir()) == ("running", True)
         owner.send_signal(signal.SIGKILL)
     if mode == "remove":
@@ -318,12 +287,7 @@ async def _start_another(image: str) -> None:
 def test_the_next_start_removes_only_the_containers_of_dead_processes(
     image: str, name: str
 ) -> None:
-    dead = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    dead = run_python("-c", "import os; print(os.getpid())")
     from cellblock.containers import orphans
     from cellblock.runtime.linux import process_tree
 
@@ -350,61 +314,47 @@ def test_the_next_start_removes_only_the_containers_of_dead_processes(
     }
 
 
-def test_a_kept_container_is_found_again_by_its_name(image: str, name: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        options: dict[str, Any] = {
-            "auto_remove": False,
-            "stop_container": False,
-            "read_only": False,
-            "work_dir": tmp_path,
-        }
-        first = DockerCommandLineCodeExecutor(image, name, **options)
-        await first.start()
-        await run(first, "open('/var/mark', 'w').write('here')")
-        with pytest.raises(BackendError, match=f"{name}.*Another executor"):
-            await DockerCommandLineCodeExecutor(image, name, **options).start()
-        await first.stop()
-        assert await asyncio.to_thread(container_state, name) == "running"
-        with pytest.raises(BackendError, match=f"{name}.*work_dir={tmp_path}"):
-            await DockerCommandLineCodeExecutor(image, name, auto_remove=False).start()
-        second = DockerCommandLineCodeExecutor(
-            image, name, auto_remove=False, read_only=False, work_dir=tmp_path
-        )
-        await second.start()
-        assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
-        await second.stop()
-        assert await asyncio.to_thread(container_state, name) == "exited"
-        await second.start()
-        assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
-        await second.stop()
+async def test_a_kept_container_is_found_again_by_its_name(
+    image: str, name: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "auto_remove": False,
+        "stop_container": False,
+        "read_only": False,
+        "work_dir": tmp_path,
+    }
+    first = DockerCommandLineCodeExecutor(image, name, **options)
+    await first.start()
+    await run(first, "open('/var/mark', 'w').write('here')")
+    with pytest.raises(BackendError, match=f"{name}.*Another executor"):
+        await DockerCommandLineCodeExecutor(image, name, **options).start()
+    await first.stop()
+    assert await asyncio.to_thread(container_state, name) == "running"
+    with pytest.raises(BackendError, match=f"{name}.*work_dir={tmp_path}"):
+        await DockerCommandLineCodeExecutor(image, name, auto_remove=False).start()
+    second = DockerCommandLineCodeExecutor(
+        image, name, auto_remove=False, read_only=False, work_dir=tmp_path
+    )
+    await second.start()
+    assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
+    await second.stop()
+    assert await asyncio.to_thread(container_state, name) == "exited"
+    await second.start()
+    assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
+    await second.stop()
 
-    asyncio.run(main())
 
-
-def test_stop_leaves_nothing_behind(image: str, name: str) -> None:
-    async def main() -> None:
+@pytest.mark.parametrize("late", exhaustive([True, False]))
+async def test_a_cancelled_start_leaves_no_container(image: str, name: str, late: bool) -> None:
+    for number in itertools.count(1):
         executor = DockerCommandLineCodeExecutor(image, name)
-        await executor.start()
+        awaits = CancellingAwaits(executor.start(), number, late=late)
+        with contextlib.suppress(asyncio.CancelledError):
+            await background_loop().call(awaits.run())
         await executor.stop()
-
-    asyncio.run(main())
-    assert container_state(name) == ""
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
-def test_a_cancelled_start_leaves_no_container(image: str, name: str, late: bool) -> None:
-    async def main() -> None:
-        for number in itertools.count(1):
-            executor = DockerCommandLineCodeExecutor(image, name)
-            awaits = CancellingAwaits(executor.start(), number, late=late)
-            with contextlib.suppress(asyncio.CancelledError):
-                await background_loop().call(awaits.run())
-            await executor.stop()
-            assert container_state(name) == "", f"await {number}"
-            if awaits.count < number:
-                return
-
-    asyncio.run(main())
+        assert container_state(name) == "", f"await {number}"
+        if awaits.count < number:
+            return
 
 
 def test_the_temporary_work_folder_of_a_kept_container_is_kept(image: str, name: str) -> None:

@@ -11,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from cellblock import (
-    CodeBlock,
-    DockerCommandLineCodeExecutor,
-    Limits,
-    load_component,
-)
-from tests.containers import docker_engine
+from cellblock import CodeBlock, DockerCommandLineCodeExecutor, Limits, load_component
+from tests.suite.tiers import exhaustive
 
 OPTIONS: dict[str, Any] = {
     "image": "some:1",
@@ -43,11 +38,6 @@ OPTIONS: dict[str, Any] = {
     "wheels": ["/wheels"],
     "save_output": True,
 }
-
-
-@pytest.fixture
-def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.use_shared_engine(monkeypatch, "python")
 
 
 def add(one: int, two: int) -> int:
@@ -94,38 +84,28 @@ def test_an_autogen_configuration_loads() -> None:
 
 
 @pytest.mark.engine
-def test_two_executors_of_one_configuration_do_not_share_a_container(image: str) -> None:
-    async def main() -> None:
-        saved = DockerCommandLineCodeExecutor(image).dump_component()
-        async with DockerCommandLineCodeExecutor.load_component(saved) as one:
-            async with DockerCommandLineCodeExecutor.load_component(saved) as two:
-                assert one.container != two.container
-            assert (
-                await one.execute_code_blocks([CodeBlock("print('lives')", "python")])
-            ).output == "lives\n"
-
-    asyncio.run(main())
+async def test_two_executors_of_one_configuration_do_not_share_a_container(image: str) -> None:
+    saved = DockerCommandLineCodeExecutor(image).dump_component()
+    async with DockerCommandLineCodeExecutor.load_component(saved) as one:
+        async with DockerCommandLineCodeExecutor.load_component(saved) as two:
+            assert one.container != two.container
+        assert (
+            await one.execute_code_blocks([CodeBlock("print('lives')", "python")])
+        ).output == "lives\n"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_invalid_arguments_are_refused_when_it_is_created() -> None:
+    wrongs: list[tuple[dict[str, Any], str]] = [
         ({"timeout": 0}, "Timeout"),
         ({"network": ""}, "network"),
         ({"transfer": "fly"}, "transfer"),
         ({"read_only": "no"}, "read_only"),
         ({"auto_remove": 1}, "auto_remove"),
         ({"device_requests": [{"cuont": 1}]}, "cuont"),
-    ],
-)
-def test_invalid_arguments_are_refused_when_it_is_created(
-    wrong: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        DockerCommandLineCodeExecutor(**wrong)
-
-
-def test_an_unknown_argument_is_refused() -> None:
+    ]
+    for wrong, message in wrongs:
+        with pytest.raises(ValueError, match=message):
+            DockerCommandLineCodeExecutor(**wrong)
     with pytest.raises(TypeError, match="netwrok"):
         DockerCommandLineCodeExecutor(netwrok="none")  # pyright: ignore[reportCallIssue]
 
@@ -156,7 +136,7 @@ def offline(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("user", [None, "77:88"])
+@pytest.mark.parametrize("user", exhaustive(["77:88", None]))
 def test_a_block_can_import_what_an_earlier_block_installed(
     image: str, tmp_path: Path, user: str | None
 ) -> None:

@@ -42,7 +42,7 @@ FLAGS = (
 BOTH = "".join(f"out {number}\nerr {number}\n" for number in range(LINES))
 
 
-@pytest.fixture(params=["sandbox", "weaker sandbox", "session", "local"])
+@pytest.fixture(scope="module", params=["sandbox", "weaker sandbox", "session", "local"])
 def executor(request: pytest.FixtureRequest) -> Iterator[SyncCodeExecutor]:
     kinds = {"session": SandboxSessionCodeExecutor, "local": local}
     options: dict[str, Any] = {"isolation": "landlock"} if request.param == "weaker sandbox" else {}
@@ -55,30 +55,22 @@ def run(executor: SyncCodeExecutor, code: str, language: str) -> CodeResult:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-class TestNode:
-    def test_a_block_that_exits_keeps_its_output(self, executor: SyncCodeExecutor) -> None:
-        result = run(executor, NODE, "javascript")
-        assert (result.exit_code, result.output) == (3, BOTH)
-
-    def test_a_program_started_by_a_shell_keeps_its_output(
-        self, executor: SyncCodeExecutor
-    ) -> None:
-        code = f"cat > ends.js <<'END'\n{NODE}\nEND\nnode ends.js; echo ended $?"
-        assert run(executor, code, "sh").output == f"{BOTH}ended 3\n"
-
-    def test_an_uncaught_error_keeps_the_output(self, executor: SyncCodeExecutor) -> None:
-        result = run(executor, UNCAUGHT_ERROR, "javascript")
-        assert result.output.startswith("out\nerr\nout\n"), result.output
-        assert "Error: thrown" in result.stderr
-        assert result.stderr.endswith(
-            f"Node.js {checked_output(executor, 'node --version', 'sh')}\n"
-        )
+def test_programs_of_node_keep_their_output(executor: SyncCodeExecutor) -> None:
+    ended = run(executor, NODE, "javascript")
+    assert (ended.exit_code, ended.output) == (3, BOTH)
+    code = f"cat > ends.js <<'END'\n{NODE}\nEND\nnode ends.js; echo ended $?"
+    assert run(executor, code, "sh").output == f"{BOTH}ended 3\n"
+    thrown = run(executor, UNCAUGHT_ERROR, "javascript")
+    assert thrown.output.startswith("out\nerr\nout\n"), thrown.output
+    assert "Error: thrown" in thrown.stderr
+    version = checked_output(executor, "node --version", "sh")
+    assert thrown.stderr.endswith(f"Node.js {version}\n")
 
 
-@pytest.mark.parametrize("code", [PYTHON, FLAGS], ids=["ioctl", "fcntl"])
 @pytest.mark.parametrize("executor", ["sandbox", "weaker sandbox", "session"], indirect=True)
-def test_a_non_blocking_stream_keeps_all_output(executor: SyncCodeExecutor, code: str) -> None:
-    assert checked_output(executor, code) == BOTH.strip()
+def test_a_non_blocking_stream_keeps_all_output(executor: SyncCodeExecutor) -> None:
+    for code in (PYTHON, FLAGS):
+        assert checked_output(executor, code) == BOTH.strip(), code
 
 
 @pytest.mark.parametrize("executor", ["sandbox", "session"], indirect=True)

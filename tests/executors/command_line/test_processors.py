@@ -26,6 +26,8 @@ from cellblock.sandbox.probe import probe
 from tests import plain_user
 from tests.containers import docker_engine
 
+pytestmark = pytest.mark.depends_on_user
+
 SHARE = 0.05  # so small that two processes get more without a limit, even on a busy machine
 # Two processes keep busy for a fixed wall time, and print the CPU time per second of it.
 BUSY = """

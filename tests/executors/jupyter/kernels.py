@@ -31,6 +31,48 @@ _BROKEN = {
     "display_name": "Broken",
     "language": "python",
 }
+_DIES = (
+    "a block that ends its process ends the kernel: this is reported so, and unsent output is lost"
+)
+_LIVES = "a session continues after a block, and so do the processes that the block started"
+_STREAMS = (
+    "ipykernel reads descriptors 1 and 2 separately, in pieces that can end inside a character"
+)
+# Maps a check of the contract to the reason why kernels must fail it.
+DIFFERENCES = {
+    "exit_codes_are_passed_through": _DIES,
+    "death_by_signal_is_exit_code_128_plus_signal": _DIES,
+    "out_of_memory_is_reported": "the last line is the notice that the kernel was restarted",
+    "endlessly_forking_processes_are_killed": _DIES,
+    "block_continues_after_closing_its_output": _DIES,
+    "child_process_left_running_is_killed": _LIVES,
+    "grandchild_with_open_pipes_is_killed": _LIVES,
+    "daemon_with_closed_pipes_is_killed": _LIVES,
+    "daemon_with_open_pipes_is_killed": _LIVES,
+    "standard_input_is_empty": "input() raises StdinNotImplementedError",
+    "temporary_work_folder_is_removed_on_stop": (
+        "without a work_dir a kernel starts in the current folder"
+    ),
+    "named_file_is_written_run_and_kept": "a block is a request and not a file: it has no __file__",
+    "output_order_is_kept_after_much_output_on_one_stream": _STREAMS,
+    "output_of_child_processes_is_kept": _STREAMS,
+    "character_split_across_writes_is_decoded": _STREAMS,
+}
+# Maps a check to the reason why it is not reliable with kernels.
+UNRELIABLE = {
+    "large_output_is_truncated_and_marked": (
+        "takes a minute, and output printed within 0.2 s arrives in one piece of any size"
+    ),
+    "open_files_limit_applies": (
+        "IPython's history needs a file too, and reports an error if it cannot open one"
+    ),
+    "stopped_processes_are_killed": _DIES,
+    "files_limit_is_reported": "they count for the kernel, which the next check ends",
+    "cpu_time_limit_covers_the_process_tree": (
+        "they count for the kernel, which can have used them up during its start"
+    ),
+    "invalid_bytes_in_output_are_replaced": _STREAMS,
+}
 
 
 def install_kernel_specs(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,47 +24,32 @@ from cellblock import (
     Limits,
     PackageError,
     sync,
-    with_requirements,
 )
 from cellblock.containers.client import open_client
 from cellblock.containers.gateway.image import gateway_image
 from cellblock.testing.liveness import wait_until
 from tests.containers import docker_engine as engines
+from tests.executors.blocks import area
 from tests.executors.jupyter.kernels import run
 from tests.executors.jupyter.server_inspection import build_image, container_names, kernels_status
+from tests.executors.programs import start_python
 
-pytestmark = [pytest.mark.engine, pytest.mark.kernel]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[engines.Engine]:
-    engine = engines.shared_engine()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DOCKER_HOST", engine.host)
-        yield engine
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.kernel]
 
 
-@pytest.fixture(scope="module")
-def base(engine: engines.Engine) -> str:
-    return engine.test_image("python")
-
-
-def test_kernels_use_a_temporary_folder_without_a_bind_dir(base: str) -> None:
-    async def main() -> None:
-        async with (
-            DockerJupyterServer(
-                base_image=base, work_dir="/there", docker_env={"GREETING": "hi"}
-            ) as server,
-            JupyterServerCodeExecutor(server) as executor,
-        ):
-            code = (
-                "import os\nopen('x', 'w').close()\n"
-                "print(os.getcwd(), os.environ['GREETING'], 'TOKEN' in os.environ)"
-            )
-            result = await executor.execute_code_blocks([CodeBlock(code, "python")])
-            assert result.output == "/there hi False\n"
-
-    asyncio.run(main())
+async def test_kernels_use_a_temporary_folder_without_a_bind_dir(base: str) -> None:
+    async with (
+        DockerJupyterServer(
+            base_image=base, work_dir="/there", docker_env={"GREETING": "hi"}
+        ) as server,
+        JupyterServerCodeExecutor(server) as executor,
+    ):
+        code = (
+            "import os\nopen('x', 'w').close()\n"
+            "print(os.getcwd(), os.environ['GREETING'], 'TOKEN' in os.environ)"
+        )
+        result = await executor.execute_code_blocks([CodeBlock(code, "python")])
+        assert result.output == "/there hi False\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a folder")
@@ -138,16 +119,11 @@ def test_the_container_is_removed_when_its_owner_process_is_killed(
         "server = DockerJupyterServer(base_image=sys.argv[1])\nserver.start()\n"
         "print(server.container_name, flush=True)\ntime.sleep(60)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    owner = subprocess.Popen(
-        [sys.executable, "-c", code, base], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert owner.stdout is not None
-    with owner.stdout:
+    with start_python("-c", code, base) as owner:
+        assert owner.stdout is not None
         name = owner.stdout.readline().strip()
-    assert name in container_names(engine)
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
+        assert name in container_names(engine)
+        owner.kill()
     asyncio.run(wait_until(lambda: name not in container_names(engine), "the container is gone"))
 
 
@@ -208,6 +184,7 @@ def test_an_image_without_python_raises_an_error(engine: engines.Engine) -> None
         DockerJupyterServer(base_image=engine.test_image("shell")).start()
 
 
+@pytest.mark.slow
 def test_the_error_for_a_failed_build_quotes_its_output(engine: engines.Engine, base: str) -> None:
     name = build_image(
         engine, "cellblock-test-trap", f"FROM {base}\nONBUILD RUN echo no luck today; exit 3\n"
@@ -240,12 +217,6 @@ def test_the_error_for_a_missing_engine_names_its_socket(
 
 
 # saved configurations
-
-
-@with_requirements(global_imports=["math"])
-def area(radius: float) -> int:
-    """Return the area of a circle, rounded."""
-    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
 
 
 def test_a_configuration_contains_everything_except_secrets(base: str, tmp_path: Path) -> None:
@@ -294,16 +265,14 @@ def test_executors_loaded_from_one_configuration_use_separate_servers(
     assert engine.container_names() == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_invalid_arguments_raise_value_errors() -> None:
+    wrongs: list[tuple[dict[str, Any], str]] = [
         ({"token": ""}, "empty"),
         ({"work_dir": "workspace"}, "absolute path"),
         ({"network": "host"}, "'host'"),
         ({"expose_port": 0}, "port"),
         ({"auto_remove": 1}, "True or False"),
-    ],
-)
-def test_invalid_arguments_raise_value_errors(arguments: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        DockerJupyterServer(**arguments)
+    ]
+    for arguments, words in wrongs:
+        with pytest.raises(ValueError, match=words):
+            DockerJupyterServer(**arguments)

@@ -20,17 +20,10 @@ from cellblock import (
 )
 from cellblock.limits import MIB
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
-from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run, run_and_end
+from tests.suite.tiers import exhaustive
 
-pytestmark = pytest.mark.kernel
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
-        yield
+pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("kernel_specs")]
 
 
 @pytest.fixture
@@ -40,21 +33,12 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def python(
-    tmp_path_factory: pytest.TempPathFactory, _kernels: None
+    tmp_path_factory: pytest.TempPathFactory, kernel_specs: None
 ) -> Iterator[sync.JupyterCodeExecutor]:
     with sync.JupyterCodeExecutor(
         work_dir=tmp_path_factory.mktemp("shared"), timeout=30
     ) as executor:
         yield executor
-
-
-def test_a_timeout_keeps_output_and_variables(work: Path) -> None:
-    with sync.JupyterCodeExecutor(timeout=1, work_dir=work) as executor:
-        run(executor, "kept = 1")
-        result = run(executor, "print('so far', end='')\nimport time\nwhile True: time.sleep(0.01)")
-        assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "wall_seconds")
-        assert (result.output, result.notice) == ("so far\nTimeout", "")
-        assert run(executor, "kept").output == "1\n"
 
 
 def test_code_that_ignores_interrupts_is_killed_with_its_kernel(work: Path) -> None:
@@ -67,7 +51,7 @@ def test_code_that_ignores_interrupts_is_killed_with_its_kernel(work: Path) -> N
         run(executor, "gone = 1")
         result = run(executor, code)
         asyncio.run(assert_dead(work / "stubborn"))
-        assert (result.exit_code, result.outcome) == (124, "timeout")
+        assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "wall_seconds")
         assert result.output.startswith(
             "so far\n\nTimeout\nThe code did not end when it was interrupted. The kernel was"
         )
@@ -75,58 +59,50 @@ def test_code_that_ignores_interrupts_is_killed_with_its_kernel(work: Path) -> N
         assert "NameError" in run(executor, "gone").stderr
 
 
-def test_cancelling_the_token_interrupts_the_block_and_waiting_ones(work: Path) -> None:
-    async def main() -> None:
-        async with JupyterCodeExecutor(work_dir=work) as executor:
-            await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
-            token = CancellationToken()
-            code = "print('so far', end='')\n" + heartbeat("cancelled")
-            running = asyncio.ensure_future(
-                executor.execute_code_blocks([CodeBlock(code, "python")], token)
-            )
-            waiting = asyncio.ensure_future(
-                executor.execute_code_blocks([CodeBlock("1", "python")], token)
-            )
-            await wait_until((work / "cancelled").exists, "the block runs")
-            token.cancel()
-            result, other = await asyncio.gather(running, waiting)
-            assert (result.exit_code, result.outcome) == (125, "cancelled")
-            assert result.output == "so far\nCancelled: Code execution was cancelled."
-            assert other.exit_code == 125
-            assert (
-                await executor.execute_code_blocks([CodeBlock("kept", "python")])
-            ).output == "1\n"
-
-    asyncio.run(main())
+async def test_cancelling_the_token_interrupts_the_block_and_waiting_ones(work: Path) -> None:
+    async with JupyterCodeExecutor(work_dir=work) as executor:
+        await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
+        token = CancellationToken()
+        code = "print('so far', end='')\n" + heartbeat("cancelled")
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(code, "python")], token)
+        )
+        waiting = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock("1", "python")], token)
+        )
+        await wait_until((work / "cancelled").exists, "the block runs")
+        token.cancel()
+        result, other = await asyncio.gather(running, waiting)
+        assert (result.exit_code, result.outcome) == (125, "cancelled")
+        assert result.output == "so far\nCancelled: Code execution was cancelled."
+        assert other.exit_code == 125
+        assert (await executor.execute_code_blocks([CodeBlock("kept", "python")])).output == "1\n"
 
 
-def test_cancelling_the_task_stops_the_code_and_keeps_the_kernel(work: Path) -> None:
-    async def main() -> None:
-        async with JupyterCodeExecutor(work_dir=work) as executor:
-            await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
-            running = asyncio.ensure_future(
-                executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
-            )
-            await wait_until((work / "task").exists, "the block runs")
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            await assert_dead(work / "task")
-            assert (
-                await executor.execute_code_blocks([CodeBlock("kept", "python")])
-            ).output == "1\n"
-
-    asyncio.run(main())
+async def test_cancelling_the_task_stops_the_code_and_keeps_the_kernel(work: Path) -> None:
+    async with JupyterCodeExecutor(work_dir=work) as executor:
+        await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
+        )
+        await wait_until((work / "task").exists, "the block runs")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await assert_dead(work / "task")
+        assert (await executor.execute_code_blocks([CodeBlock("kept", "python")])).output == "1\n"
 
 
 @pytest.mark.parametrize(
     ("code", "exit_code", "how"),
-    [
-        ("os._exit(9)", 9, "exit code 9"),
-        ("os._exit(0)", 137, "exit code 0"),
-        ("os.kill(os.getpid(), 9)", 137, "signal 9"),
-        ("import ctypes; ctypes.string_at(0)", 139, "signal 11"),
-    ],
+    exhaustive(
+        [
+            ("os._exit(9)", 9, "exit code 9"),
+            ("os._exit(0)", 137, "exit code 0"),
+            ("os.kill(os.getpid(), 9)", 137, "signal 9"),
+            ("import ctypes; ctypes.string_at(0)", 139, "signal 11"),
+        ]
+    ),
 )
 def test_a_dead_kernel_is_reported_and_replaced(
     python: sync.JupyterCodeExecutor, code: str, exit_code: int, how: str
@@ -184,22 +160,13 @@ def test_stopping_kills_all_descendants_of_the_kernel(work: Path) -> None:
     assert not shown.exists()
 
 
-def test_stopping_during_a_block_raises_backend_lost(work: Path) -> None:
-    async def main() -> None:
-        executor = JupyterCodeExecutor(work_dir=work)
-        running = asyncio.ensure_future(
-            executor.execute_code_blocks([CodeBlock(heartbeat("stopped"), "python")])
-        )
-        await wait_until((work / "stopped").exists, "the block runs", 30)
-        await executor.stop()
-        with pytest.raises(ExecutorStopped, match="stopped"):
-            await running
-        await assert_dead(work / "stopped")
-
-    asyncio.run(main())
-
-
-def test_a_restart_discards_the_variables(python: sync.JupyterCodeExecutor) -> None:
-    run(python, "gone = 1")
-    python.restart()
-    assert "NameError" in run(python, "gone").stderr
+async def test_stopping_during_a_block_raises_backend_lost(work: Path) -> None:
+    executor = JupyterCodeExecutor(work_dir=work)
+    running = asyncio.ensure_future(
+        executor.execute_code_blocks([CodeBlock(heartbeat("stopped"), "python")])
+    )
+    await wait_until((work / "stopped").exists, "the block runs", 30)
+    await executor.stop()
+    with pytest.raises(ExecutorStopped, match="stopped"):
+        await running
+    await assert_dead(work / "stopped")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,38 +18,25 @@ from cellblock import (
     FunctionError,
     JupyterCodeExecutor,
     Limits,
-    Output,
     load_component,
     sync,
-    with_requirements,
 )
-from tests.executors.jupyter import kernels
+from tests.executors.blocks import area
 from tests.executors.jupyter.kernels import run
+from tests.executors.programs import run_python
 
-pytestmark = pytest.mark.kernel
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
-        yield
+pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("kernel_specs")]
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
-
-
-@pytest.fixture(scope="module")
-def python(work: Path, _kernels: None) -> Iterator[sync.JupyterCodeExecutor]:
+def python(work: Path, kernel_specs: None) -> Iterator[sync.JupyterCodeExecutor]:
     with sync.JupyterCodeExecutor(work_dir=work, timeout=30) as executor:
         yield executor
 
 
 @pytest.fixture(scope="module")
 def bash(
-    tmp_path_factory: pytest.TempPathFactory, _kernels: None
+    tmp_path_factory: pytest.TempPathFactory, kernel_specs: None
 ) -> Iterator[sync.JupyterCodeExecutor]:
     with sync.JupyterCodeExecutor(
         "bash", timeout=2, work_dir=tmp_path_factory.mktemp("bash")
@@ -61,15 +45,6 @@ def bash(
 
 
 # notebook semantics
-
-
-def test_variables_persist_and_the_last_expression_is_displayed(
-    python: sync.JupyterCodeExecutor,
-) -> None:
-    assert run(python, "number = 41\nprint('hi')").output == "hi\n"
-    result = run(python, "number + 1")
-    assert (result.exit_code, result.output, result.outcome) == (0, "42\n", "ok")
-    assert result.displays == [{"text/plain": "42"}]
 
 
 def test_images_and_html_pages_are_saved_as_files(python: sync.JupyterCodeExecutor) -> None:
@@ -82,12 +57,7 @@ display(SVG("<svg xmlns='http://www.w3.org/2000/svg'/>"))
 HTML("<b>bold</b>")
 """
     result = run(python, code)
-    assert [path.suffix for path in result.output_files] == [
-        ".gif",
-        ".png",
-        ".svg",
-        ".html",
-    ]
+    assert [path.suffix for path in result.output_files] == [".gif", ".png", ".svg", ".html"]
     assert all(path.parent == python.output_dir for path in result.output_files)
     assert result.output_files[1].read_bytes() == b"hello"
     assert result.output_files[-1].read_text() == "<b>bold</b>"
@@ -111,11 +81,13 @@ def test_a_display_that_cannot_be_saved_takes_no_output_away(tmp_path: Path) -> 
     assert result.displays == [{"text/html": "<b>bold</b>"}]
 
 
-def test_output_files_are_absolute_also_in_a_relative_output_dir(
+def test_the_first_block_is_the_first_entry_of_the_history_and_output_files_are_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with sync.JupyterCodeExecutor(output_dir="shown") as executor:
+        assert run(executor, "print(In)").output == "['', 'print(In)']\n"
+        assert "Cell In[2], line 1" in run(executor, "1 / 0").output
         result = run(executor, "from IPython.display import HTML\nHTML('<b>')")
     assert [path.parent for path in result.output_files] == [tmp_path / "shown"]
 
@@ -128,50 +100,28 @@ def test_a_matplotlib_figure_is_saved_as_an_image(python: sync.JupyterCodeExecut
     assert [path.read_bytes()[:4] for path in result.output_files] == [b"\x89PNG"]
 
 
-def test_tracebacks_have_no_colours_and_earlier_output_is_kept(
+def test_sys_exit_sets_the_exit_code_and_leaves_the_kernel_running(
     python: sync.JupyterCodeExecutor,
 ) -> None:
-    result = run(python, "print('before')\n1/0")
-    assert (result.exit_code, result.outcome, result.stdout) == (1, "error", "before\n")
-    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
-    assert "\x1b" not in result.output
-    assert run(python, "'next'").output == "'next'\n"
-
-
-def test_later_blocks_do_not_run_after_an_error(python: sync.JupyterCodeExecutor) -> None:
-    result = python.execute_code_blocks(
-        [CodeBlock(code, "python") for code in ("print(1)", "1/0", "print(3)")]
-    )
-    assert result.stdout == "1\n"
-    assert [block.exit_code for block in result.blocks] == [0, 1]
-
-
-@pytest.mark.parametrize(("argument", "exit_code"), [("3", 3), ("0", 0), ("None", 0), ("'bye'", 1)])
-def test_sys_exit_sets_the_exit_code_and_leaves_the_kernel_running(
-    python: sync.JupyterCodeExecutor, argument: str, exit_code: int
-) -> None:
     run(python, "kept = 1")
-    result = run(python, f"import sys; sys.exit({argument})")
-    assert (result.exit_code, result.output) == (exit_code, "bye\n" if "bye" in argument else "")
+    for argument, exit_code, output in (
+        ("3", 3, ""),
+        ("0", 0, ""),
+        ("None", 0, ""),
+        ("'x'", 1, "x\n"),
+    ):
+        result = run(python, f"import sys; sys.exit({argument})")
+        assert (argument, result.exit_code, result.output) == (argument, exit_code, output)
     assert run(python, "kept").output == "1\n"
 
 
-def test_input_fails_at_once_with_a_reason(python: sync.JupyterCodeExecutor) -> None:
-    began = time.monotonic()
-    result = run(python, "input('name?')")
-    assert time.monotonic() - began < 10
-    assert result.exit_code == 1
-    assert "does not support input" in result.stderr
-
-
-def test_events_arrive_while_the_block_runs(python: sync.JupyterCodeExecutor) -> None:
-    for event in python.execute_stream(
-        [CodeBlock("import time\nprint('early')\ntime.sleep(600)", "python")]
-    ):
-        if isinstance(event, Output):
-            assert event.text == "early\n"
-            break
-    assert run(python, "'free'").output == "'free'\n"
+def test_the_last_expression_and_a_traceback_are_as_in_a_notebook(
+    python: sync.JupyterCodeExecutor,
+) -> None:
+    assert run(python, "6 * 7").displays == [{"text/plain": "42"}]
+    result = run(python, "print('before')\n1/0")
+    assert (result.exit_code, result.outcome, result.stdout) == (1, "error", "before\n")
+    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
 def test_display_events_name_their_files(python: sync.JupyterCodeExecutor) -> None:
@@ -182,27 +132,14 @@ def test_display_events_name_their_files(python: sync.JupyterCodeExecutor) -> No
     assert [Path(path).suffix for path in display.files] == [".html"]
 
 
-def test_late_output_of_a_thread_belongs_to_the_next_block(
-    python: sync.JupyterCodeExecutor,
-) -> None:
-    run(
-        python,
-        "import threading\ngo = threading.Event()\n"
-        "late = threading.Thread(target=lambda: (go.wait(), print('late')))\nlate.start()",
-    )
-    result = run(python, "go.set()\nlate.join()")
-    assert result.output == "late\n"
-
-
 def test_output_of_child_processes_belongs_to_their_block(python: sync.JupyterCodeExecutor) -> None:
     for number in range(10):
         code = f"import subprocess\nsubprocess.run(['echo', '{number}'])\nNone"
         assert run(python, code).output == f"{number}\n"
 
 
-@pytest.mark.parametrize("descriptor", [1, 2])
 def test_output_of_child_processes_is_awaited_though_its_reader_is_slow(
-    python: sync.JupyterCodeExecutor, descriptor: int
+    python: sync.JupyterCodeExecutor,
 ) -> None:
     code = """
         import subprocess, sys, time
@@ -211,9 +148,10 @@ def test_output_of_child_processes_is_awaited_though_its_reader_is_slow(
         subprocess.run("seq 1000 >&DESCRIPTOR", shell=True)
         None
     """
-    result = run(python, textwrap.dedent(code).replace("DESCRIPTOR", str(descriptor)))
-    run(python, "del sys.stdout.write, sys.stderr.write")
-    assert result.output == "".join(f"{number}\n" for number in range(1, 1001))
+    for descriptor in ("1", "2"):
+        result = run(python, textwrap.dedent(code).replace("DESCRIPTOR", descriptor))
+        run(python, "del sys.stdout.write, sys.stderr.write")
+        assert result.output == "".join(f"{number}\n" for number in range(1, 1001))
 
 
 def test_output_over_the_limit_is_truncated(work: Path) -> None:
@@ -262,24 +200,14 @@ def test_named_blocks_are_saved_inside_the_work_folder_only(
     assert (outside.exit_code, outside.output) == (1, "Filename is not in the workspace")
 
 
-def test_a_bash_kernel_keeps_its_state(bash: sync.JupyterCodeExecutor) -> None:
+def test_a_bash_kernel_keeps_its_state_also_after_a_timeout(bash: sync.JupyterCodeExecutor) -> None:
     assert run(bash, "number=41", "bash").exit_code == 0
     assert run(bash, "echo $((number + 1)); false", "sh").output == "42\n"
     assert run(bash, "(exit 42)", "shell").exit_code == 42
     assert run(bash, "print(6 * 7)", "python").output == "42\n"
-
-
-def test_a_bash_kernel_keeps_running_after_a_timeout(bash: sync.JupyterCodeExecutor) -> None:
-    run(bash, "kept=1", "bash")
     result = run(bash, "echo so far; sleep 60", "bash")
     assert (result.exit_code, result.outcome, result.stdout.strip()) == (124, "timeout", "so far")
-    assert run(bash, "echo $kept", "bash").output == "1\n"
-
-
-@with_requirements(global_imports=["math"])
-def area(radius: float) -> int:
-    """Return the area of a circle, rounded."""
-    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
+    assert run(bash, "echo $number", "bash").output == "41\n"
 
 
 def failing() -> None:
@@ -287,6 +215,7 @@ def failing() -> None:
     raise ValueError("told in the traceback")
 
 
+@pytest.mark.slow
 def test_functions_can_be_imported_and_survive_a_restart(work: Path) -> None:
     with sync.JupyterCodeExecutor(
         work_dir=work, functions=[area, failing], functions_module="tools"
@@ -338,10 +267,7 @@ def test_without_the_extra_the_error_names_the_package_to_install() -> None:
         "try: JupyterCodeExecutor().start()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", code)
     assert done.stdout.startswith("BackendError")
     assert "pip install 'cellblock[jupyter]'" in done.stdout
 
@@ -379,10 +305,3 @@ def test_a_configuration_of_autogen_can_be_loaded() -> None:
     )
     assert isinstance(loaded, JupyterCodeExecutor)
     assert loaded.timeout == 7
-
-
-def test_the_first_block_is_the_first_entry_of_the_history() -> None:
-    with sync.JupyterCodeExecutor() as executor:
-        first, second = (CodeBlock(code, "python") for code in ("print(In)", "1 / 0"))
-        assert executor.execute_code_blocks([first]).output == "['', 'print(In)']\n"
-        assert "Cell In[2], line 1" in executor.execute_code_blocks([second]).output

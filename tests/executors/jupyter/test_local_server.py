@@ -26,6 +26,7 @@ def test_extensions_are_not_loaded() -> None:
             urllib.request.urlopen(f"{info.url}/lab?token={info.token}")
 
 
+@pytest.mark.slow
 def test_starting_waits_for_a_local_server_that_is_slow_to_listen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,14 +37,12 @@ def test_starting_waits_for_a_local_server_that_is_slow_to_listen(
         "    bind = ServerApp._bind_http_server\n"
         "    ServerApp._bind_http_server = lambda self: (time.sleep(1), bind(self))[1]\n"
     )
-    monkeypatch.setenv(
-        "PYTHONPATH",
-        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with LocalJupyterServer() as server:
         socket.create_connection(("127.0.0.1", server.connection_info.port or 0)).close()
 
 
+@pytest.mark.slow
 def test_starting_takes_another_port_if_a_program_takes_the_first_one_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,10 +60,7 @@ def test_starting_takes_another_port_if_a_program_takes_the_first_one_meanwhile(
         "        return bind(self)\n"
         "    ServerApp._bind_http_server = bind_later\n"
     )
-    monkeypatch.setenv(
-        "PYTHONPATH",
-        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def take_port() -> None:
         while not (chosen.exists() and chosen.read_text().endswith("\n")):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,22 +56,11 @@ def test_output_keeps_its_order_and_its_stream() -> None:
     ]
 
 
-@pytest.mark.parametrize("end", [END, END[::-1]])
-def test_a_block_ends_after_the_reply_and_the_idle_status(end: list[dict[str, Any]]) -> None:
-    assert feed(end[:1]) == []
-    assert feed([end[0], end[0]]) == []
-    assert feed(end) == [Ended(3, 0, "ok")]
-
-
-def test_output_between_the_reply_and_the_idle_status_is_kept() -> None:
-    assert feed([END[0], stream("late"), END[1]]) == [
-        Output(3, "stdout", "late"),
-        Ended(3, 0, "ok"),
-    ]
-
-
-def test_messages_after_the_end_are_ignored() -> None:
-    assert feed([*END, stream("more"), *END]) == [Ended(3, 0, "ok")]
+def test_a_block_ends_after_the_reply_and_the_idle_status() -> None:
+    for one, other in (END, END[::-1]):
+        assert feed([one]) == feed([one, one]) == []
+        late = feed([one, stream("late"), other, stream("ignored"), one, other])
+        assert late == [Output(3, "stdout", "late"), Ended(3, 0, "ok")]
 
 
 def test_messages_of_other_requests_are_ignored() -> None:
@@ -97,25 +85,22 @@ def test_late_output_of_earlier_requests_of_the_session_is_kept() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["display_data", "execute_result", "update_display_data"])
-def test_a_display_is_both_text_and_a_mime_bundle(kind: str) -> None:
+def test_a_display_is_both_text_and_a_mime_bundle() -> None:
     data = {"text/plain": "<x>", "text/html": "<b>"}
-    events = feed([message(kind, {"data": data, "metadata": {"w": 1}}), *END])
-    assert events == [Output(3, "stdout", "<x>\n"), Display(3, data, {"w": 1}), Ended(3, 0, "ok")]
+    for kind in ("display_data", "execute_result", "update_display_data"):
+        *shown, _ = feed([message(kind, {"data": data, "metadata": {"w": 1}}), *END])
+        assert shown == [Output(3, "stdout", "<x>\n"), Display(3, data, {"w": 1})]
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [[message("error", ERROR)], [message("error", ERROR), message("execute_reply", ERROR)], []],
-)
-def test_an_error_is_output_once_and_without_colours(messages: list[dict[str, Any]]) -> None:
-    events = feed([*messages, message("execute_reply", ERROR), message("status", IDLE)])
-    assert events == [Output(3, "stderr", "one\ntwo\n"), Ended(3, 1, "error")]
+def test_an_error_is_output_once_and_without_colours() -> None:
+    error, reply = message("error", ERROR), message("execute_reply", ERROR)
+    for messages in ([error, reply], [error, reply, reply], [reply]):
+        events = feed([*messages, message("status", IDLE)])
+        assert events == [Output(3, "stderr", "one\ntwo\n"), Ended(3, 1, "error")]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "exit_code", "text"),
-    [
+def test_exit_codes_are_taken_from_the_error() -> None:
+    for name, value, exit_code, text in (
         ("SystemExit", "3", 3, ""),
         ("SystemExit", "0", 0, ""),
         ("SystemExit", "None", 0, ""),
@@ -127,15 +112,11 @@ def test_an_error_is_output_once_and_without_colours(messages: list[dict[str, An
         ("", "42", 42, ""),
         ("", "0", 1, ""),
         ("KeyError", "3", 1, "KeyError: 3\n"),
-    ],
-)
-def test_exit_codes_are_taken_from_the_error(
-    name: str, value: str, exit_code: int, text: str
-) -> None:
-    content: dict[str, Any] = {"status": "error", "ename": name, "evalue": value, "traceback": []}
-    *output, end = feed([message("execute_reply", content), message("status", IDLE)])
-    assert output == ([Output(3, "stderr", text)] if text else [])
-    assert end == Ended(3, exit_code, "error" if exit_code else "ok")
+    ):
+        content = {"status": "error", "ename": name, "evalue": value, "traceback": list[str]()}
+        *output, end = feed([message("execute_reply", content), message("status", IDLE)])
+        assert output == ([Output(3, "stderr", text)] if text else []), (name, value)
+        assert end == Ended(3, exit_code, "error" if exit_code else "ok"), (name, value)
 
 
 def test_a_reply_other_than_ok_is_a_failure() -> None:
@@ -254,10 +235,7 @@ def test_output_keeps_its_order_between_other_messages(
     )
     items: list[object] = []
     for text, name in said:
-        items += [
-            *data.draw(st.lists(noise, max_size=2)),
-            stream(_plain(text), name),
-        ]
+        items += [*data.draw(st.lists(noise, max_size=2)), stream(_plain(text), name)]
     events = feed([*items, *END])
     for name in ("stdout", "stderr"):
         whole = "".join(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cellblock import CodeBlock, LocalJupyterServer, sync
-from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 from tests.tcp_proxy import TcpProxy
 
@@ -21,19 +20,6 @@ RECONNECTED = (
     "The connection to the kernel was lost during the block and restored: output may be missing."
 )
 LOST = "\nLost: the connection to the kernel was lost, and with it the result of the block."
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("served")
-
-
-@pytest.fixture(scope="module")
-def server(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJupyterServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
-        with LocalJupyterServer(work_dir=work) as server:
-            yield server
 
 
 @pytest.fixture

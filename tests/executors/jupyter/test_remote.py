@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -38,29 +37,12 @@ from cellblock.events import Event, Output
 from cellblock.executors.jupyter.remote_kernel import RemoteKernel
 from cellblock.results import fold
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until, wait_until_dead
-from tests.executors.jupyter import kernels
+from tests.executors.blocks import area
 from tests.executors.jupyter.kernels import run, run_and_end
 from tests.executors.jupyter.server_inspection import kernels_status
+from tests.executors.programs import start_python
 
-pytestmark = pytest.mark.kernel
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
-        yield
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("served")
-
-
-@pytest.fixture(scope="module")
-def server(work: Path, _kernels: None) -> Iterator[LocalJupyterServer]:
-    with LocalJupyterServer(work_dir=work) as server:
-        yield server
+pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("kernel_specs")]
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +70,6 @@ def drop_socket(executor: Any) -> None:
 # the executor
 
 
-def test_variables_persist_between_blocks_on_a_server(
-    python: sync.JupyterServerCodeExecutor, work: Path
-) -> None:
-    run(python, "number = 41")
-    result = run(python, "import os\nprint(os.getcwd())\nnumber + 1")
-    assert (result.exit_code, result.output) == (0, f"{work}\n42\n")
-
-
 def test_images_are_saved_on_the_callers_machine(python: sync.JupyterServerCodeExecutor) -> None:
     result = run(
         python, "from IPython.display import display\ndisplay({'image/png': 'aGVsbG8='}, raw=True)"
@@ -103,13 +77,6 @@ def test_images_are_saved_on_the_callers_machine(python: sync.JupyterServerCodeE
     (path,) = result.output_files
     assert path.parent == python.output_dir
     assert path.read_bytes() == b"hello"
-
-
-def test_a_timeout_keeps_output_and_variables(python: sync.JupyterServerCodeExecutor) -> None:
-    run(python, "kept = 1")
-    result = run(python, "print('so far', end='')\nwhile True: pass")
-    assert (result.exit_code, result.outcome, result.output) == (124, "timeout", "so far\nTimeout")
-    assert run(python, "kept").output == "1\n"
 
 
 def test_code_that_ignores_interrupts_is_killed_with_its_kernel(
@@ -127,35 +94,38 @@ def test_code_that_ignores_interrupts_is_killed_with_its_kernel(
     assert run(python, "1").output == "1\n"
 
 
-def test_cancelling_the_token_interrupts_the_block(python: sync.JupyterServerCodeExecutor) -> None:
+@pytest.mark.slow
+def test_a_timeout_and_a_cancelled_token_keep_output_and_variables(
+    python: sync.JupyterServerCodeExecutor, work: Path
+) -> None:
+    assert run(python, "kept = 1\nimport os\nprint(os.getcwd())").output == f"{work}\n"
+    code = "print('so far', end='', flush=True)\nwhile True: pass"
+    result = run(python, code)
+    assert (result.exit_code, result.outcome, result.output) == (124, "timeout", "so far\nTimeout")
     token, events = CancellationToken(), list[Event]()
-    block = CodeBlock("print('so far', end='', flush=True)\nwhile True: pass", "python")
-    for event in python.execute_stream([block], token):
+    for event in python.execute_stream([CodeBlock(code, "python")], token):
         events.append(event)
         if isinstance(event, Output):
             token.cancel()
     result = fold(events)
-    assert (result.exit_code, result.output) == (
-        125,
-        "so far\nCancelled: Code execution was cancelled.",
-    )
+    assert result.exit_code == 125
+    assert result.output == "so far\nCancelled: Code execution was cancelled."
+    assert run(python, "kept").output == "1\n"
 
 
-def test_cancelling_the_task_stops_the_code(server: LocalJupyterServer, work: Path) -> None:
-    async def main() -> None:
-        async with JupyterServerCodeExecutor(server) as executor:
-            running = asyncio.ensure_future(
-                executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
-            )
-            await wait_until((work / "task").exists, "the block runs")
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            await assert_dead(work / "task")
-
-    asyncio.run(main())
+async def test_cancelling_the_task_stops_the_code(server: LocalJupyterServer, work: Path) -> None:
+    async with JupyterServerCodeExecutor(server) as executor:
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
+        )
+        await wait_until((work / "task").exists, "the block runs")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await assert_dead(work / "task")
 
 
+@pytest.mark.slow
 def test_a_dead_kernel_is_reported_and_replaced(server: LocalJupyterServer, work: Path) -> None:
     with sync.JupyterServerCodeExecutor(server) as executor:
         result = run_and_end(executor, "os._exit(9)", work)
@@ -190,12 +160,6 @@ def test_no_output_is_lost_when_the_connection_is_lost_during_a_block(
     assert seen == "".join(f"{number}\n" for number in range(15))
 
 
-def test_the_first_block_is_the_first_entry_of_the_history(server: LocalJupyterServer) -> None:
-    with sync.JupyterServerCodeExecutor(server, functions=[area]) as executor:
-        assert run(executor, "print(In)", "python").output == "['', 'print(In)']\n"
-        assert "Cell In[2], line 1" in run(executor, "1 / 0", "python").output
-
-
 def test_shell_blocks_run_as_processes_of_the_kernel(
     python: sync.JupyterServerCodeExecutor,
 ) -> None:
@@ -224,19 +188,17 @@ def test_a_bash_kernel_runs_shell_blocks_only(server: LocalJupyterServer) -> Non
         assert run(executor, "print(1)", "python").output == "unknown language python"
 
 
-@with_requirements(global_imports=["math"])
-def area(radius: float) -> int:
-    """Return the area of a circle, rounded."""
-    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
-
-
 @with_requirements(python_packages=["pandas"])
 def table() -> None:
     """Need a package."""
 
 
-def test_functions_can_be_imported(server: LocalJupyterServer) -> None:
+def test_functions_can_be_imported_and_the_first_block_is_the_first_entry_of_the_history(
+    server: LocalJupyterServer,
+) -> None:
     with sync.JupyterServerCodeExecutor(server, functions=[area]) as executor:
+        assert run(executor, "print(In)").output == "['', 'print(In)']\n"
+        assert "Cell In[2], line 1" in run(executor, "1 / 0").output
         assert run(executor, "from functions import area\narea(2)").output == "13\n"
     with pytest.raises(FunctionError, match="pandas"):
         JupyterServerCodeExecutor(server, functions=[table])
@@ -274,6 +236,7 @@ def test_invalid_arguments_raise_errors(server: LocalJupyterServer) -> None:
 # the token
 
 
+@pytest.mark.slow
 def test_the_token_is_required_and_never_shown(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -281,26 +244,16 @@ def test_the_token_is_required_and_never_shown(
     log, secret, wrong = tmp_path / "log", "s3cret" * 5, "wr0ng" * 5
     with LocalJupyterServer(token=secret, log_file=log, log_level="DEBUG") as server:
         info = server.connection_info
-        assert (
-            kernels_status(info, secret),
-            kernels_status(info, None),
-            kernels_status(info, "wrong"),
-        ) == (200, 403, 403)
+        statuses = [kernels_status(info, token) for token in (secret, None, "wrong")]
+        assert statuses == [200, 403, 403]
         with sync.JupyterServerCodeExecutor(server) as executor:
             assert run(executor, "1").output == "1\n"
         with pytest.raises(BackendError, match="Check the token") as refused:
             sync.JupyterServerCodeExecutor(
                 JupyterConnectionInfo(info.host, False, info.port, wrong)
             ).start()
-        shown = (
-            repr(info),
-            str(info),
-            info.url,
-            repr(server),
-            repr(executor),
-            caplog.text,
-            log.read_text(),
-        )
+        shown = [*map(repr, (info, server, executor)), str(info), info.url]
+        shown += [caplog.text, log.read_text()]
         arguments = list[bytes]()
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -342,6 +295,7 @@ def test_an_unreachable_server_raises_a_backend_error() -> None:
             sync.JupyterServerCodeExecutor(info).start()
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_during_a_block_is_reported() -> None:
     server = LocalJupyterServer()
     with server, sync.JupyterServerCodeExecutor(server, timeout=50) as executor:
@@ -357,6 +311,7 @@ def test_a_server_that_stops_during_a_block_is_reported() -> None:
         assert "cannot be reached" in events[-1].message
 
 
+@pytest.mark.slow
 def test_the_local_server_starts_on_demand_and_stops_with_its_kernels(tmp_path: Path) -> None:
     server = LocalJupyterServer(work_dir=tmp_path)
     assert isinstance(server, JupyterConnectable)
@@ -377,28 +332,16 @@ def test_the_local_server_starts_on_demand_and_stops_with_its_kernels(tmp_path: 
         kernels_status(info, None)
 
 
-def test_a_client_starts_lists_and_deletes_kernels(server: LocalJupyterServer) -> None:
-    async def main() -> None:
-        async with server.get_client() as client:
-            assert (await client.list_kernel_specs())["bash"]["spec"]["language"] == "bash"
-            kernel = await client.start_kernel("python3")
-            await client.interrupt_kernel(kernel)
-            await client.restart_kernel(kernel)
-            assert kernel in {found["id"] for found in await client.list_kernels()}
+async def test_a_client_starts_lists_and_deletes_kernels(server: LocalJupyterServer) -> None:
+    async with server.get_client() as client:
+        assert (await client.list_kernel_specs())["bash"]["spec"]["language"] == "bash"
+        kernel = await client.start_kernel("python3")
+        await client.interrupt_kernel(kernel)
+        await client.restart_kernel(kernel)
+        assert kernel in {found["id"] for found in await client.list_kernels()}
+        await client.delete_kernel(kernel)
+        with pytest.raises(BackendError, match="no such kernel"):
             await client.delete_kernel(kernel)
-            with pytest.raises(BackendError, match="no such kernel"):
-                await client.delete_kernel(kernel)
-
-    asyncio.run(main())
-
-
-def test_two_servers_use_different_ports_and_tokens() -> None:
-    async def main() -> None:
-        async with LocalJupyterServer() as one, LocalJupyterServer() as other:
-            assert one.connection_info.port != other.connection_info.port
-            assert kernels_status(one.connection_info, other.connection_info.token) == 403
-
-    asyncio.run(main())
 
 
 def test_a_server_stops_when_its_owner_process_is_killed(tmp_path: Path) -> None:
@@ -407,20 +350,11 @@ def test_a_server_stops_when_its_owner_process_is_killed(tmp_path: Path) -> None
         "server = LocalJupyterServer()\nprint(server.connection_info.port, flush=True)\n"
         "time.sleep(60)"
     )
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "TMPDIR": str(tmp_path),
-    }
-    owner = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert owner.stdout is not None
-    with owner.stdout:
+    with start_python("-c", code, TMPDIR=str(tmp_path)) as owner:
+        assert owner.stdout is not None
         info = JupyterConnectionInfo("127.0.0.1", False, int(owner.stdout.readline()))
-    assert kernels_status(info, None) == 403
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
+        assert kernels_status(info, None) == 403
+        owner.kill()
 
     def gone() -> bool:
         try:
@@ -432,21 +366,24 @@ def test_a_server_stops_when_its_owner_process_is_killed(tmp_path: Path) -> None
     asyncio.run(wait_until(gone, "the server and its files are gone"))
 
 
-def test_a_server_that_cannot_start_says_why(server: LocalJupyterServer) -> None:
+def test_a_second_server_has_another_port_and_token_or_says_why_it_cannot_start(
+    server: LocalJupyterServer,
+) -> None:
+    with LocalJupyterServer() as other:
+        assert other.connection_info.port != server.connection_info.port
+        assert kernels_status(other.connection_info, server.connection_info.token) == 403
     with pytest.raises(BackendError, match="already in use|did not start"):
         LocalJupyterServer(port=server.connection_info.port).start()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"), [({"ip": "0.0.0.0"}, "loopback|127.0.0.1"), ({"token": ""}, "empty")]
-)
-def test_a_server_open_to_other_users_or_machines_is_refused(
-    arguments: dict[str, str], words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
-        LocalJupyterServer(**arguments)  # pyright: ignore[reportArgumentType] - texts alone
+def test_a_server_open_to_other_users_or_machines_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"loopback|127.0.0.1"):
+        LocalJupyterServer(ip="0.0.0.0")
+    with pytest.raises(ValueError, match="empty"):
+        LocalJupyterServer(token="")
 
 
+@pytest.mark.slow
 def test_a_kernel_gateway_works_as_a_server(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

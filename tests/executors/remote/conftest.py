@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from cellblock import AzureContainerCodeExecutor
 from tests.executors.remote.pool import Pool, running_pool
 
 
@@ -23,3 +25,9 @@ def pool(shared_pool: Pool) -> Pool:
     shared_pool.faults.clear()
     shared_pool.refused_tokens.clear()
     return shared_pool
+
+
+@pytest.fixture
+def executor(pool: Pool, tmp_path: Path) -> AzureContainerCodeExecutor:
+    """Return an executor whose work folder is `tmp_path`, and which is not started."""
+    return AzureContainerCodeExecutor(pool.url, "token", work_dir=tmp_path)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Iterator
 
 import pytest
 
-from cellblock.testing.conformance import CHECKS, CheckSkipped, ConformanceTarget, checks_for
+from cellblock.testing.conformance import CHECKS, ConformanceTarget
 from tests.executors.remote.pool import running_pool
+from tests.executors.shared_executor import contract_cases, skipping
 
 FACTORY = "tests.executors.remote.mirrored:MirroredExecutor"
 _NO_LIMIT = "the protocol has no such limit: the server enforces its own"
@@ -37,9 +37,7 @@ DIFFERENCES = {
     "output_order_is_kept_after_much_output_on_one_stream": _STREAMS,
     "output_of_child_processes_is_kept": _STREAMS,
 }
-NOT_CHECKED = {
-    "output_is_streamed_while_the_block_runs": "it would wait for the time limit",
-}
+NOT_CHECKED = {"output_is_streamed_while_the_block_runs": "it would wait for the time limit"}
 _FAILURES = (AssertionError, OSError, TypeError, ValueError)
 
 
@@ -51,21 +49,12 @@ def target() -> Iterator[ConformanceTarget]:
         yield ConformanceTarget(FACTORY, options)
 
 
-def _cases() -> Iterator[object]:
-    for name in checks_for(ConformanceTarget(FACTORY)):
-        if name in NOT_CHECKED:
-            continue
-        reason = DIFFERENCES.get(name, "")
-        mark = pytest.mark.xfail(strict=True, raises=_FAILURES, reason=reason)
-        yield pytest.param(name, marks=[mark] if reason else [])
+CASES = contract_cases(
+    ConformanceTarget(FACTORY), DIFFERENCES, left_out=NOT_CHECKED, raises=_FAILURES
+)
 
 
-@pytest.mark.parametrize("name", [*_cases()])
-def test_executor_meets_the_contract(name: str, target: ConformanceTarget) -> None:
-    async def check() -> None:
+@pytest.mark.parametrize("name", CASES)
+async def test_executor_meets_the_contract(name: str, target: ConformanceTarget) -> None:
+    with skipping():
         await CHECKS[name](target)
-
-    try:
-        asyncio.run(check())
-    except CheckSkipped as reason:
-        pytest.skip(str(reason))

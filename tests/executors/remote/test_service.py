@@ -18,6 +18,7 @@ from cellblock.executors.remote.session_client import SessionClient
 from cellblock.functions.module import FunctionModule
 from cellblock.server.http.serving.tls import self_signed
 from tests.executors.remote.pool import NEVER, Fault, Pool, error_body, running_pool
+from tests.suite.tiers import exhaustive
 
 RUN = "code/execute"
 
@@ -48,26 +49,23 @@ def test_a_service_that_asks_for_a_long_wait_is_not_waited_for(pool: Pool) -> No
     assert caught.value.status == 429
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 0])
-def test_a_run_that_may_have_happened_is_not_repeated(pool: Pool, status: int) -> None:
+@pytest.mark.parametrize("status", exhaustive([500, 0, 502, 503], keep=2))
+async def test_a_run_that_may_have_happened_is_not_repeated(
+    executor: AzureContainerCodeExecutor, pool: Pool, status: int
+) -> None:
     code = "counter = globals().get('counter', 0) + 1\nprint(counter)"
-
-    async def main() -> None:
-        async with AzureContainerCodeExecutor(pool.url, "token") as executor:
-            pool.faults.append(Fault(RUN, status, after=True))
-            with pytest.raises(ServiceError, match="sending code block to endpoint"):
-                await executor.execute_code_blocks([CodeBlock(code, "python")])
-            result = await executor.execute_code_blocks([CodeBlock(code, "python")])
-            assert result.output == "2\n"
-
-    asyncio.run(main())
+    async with executor:
+        pool.faults.append(Fault(RUN, status, after=True))
+        with pytest.raises(ServiceError, match="sending code block to endpoint"):
+            await executor.execute_code_blocks([CodeBlock(code, "python")])
+        result = await executor.execute_code_blocks([CodeBlock(code, "python")])
+        assert result.output == "2\n"
 
 
-@pytest.mark.parametrize("status", [500, 503, 0])
-def test_what_is_safe_to_repeat_is_repeated(pool: Pool, status: int) -> None:
-    result = execute(pool, Fault("files", status), code="open('made', 'w').close()")
-    assert result.files == ["made"]
-    assert len(pool.paths("files")) == 2
+def test_what_is_safe_to_repeat_is_repeated(pool: Pool) -> None:
+    for status in (500, 503, 0):
+        result = execute(pool, Fault("files", status), code="open('made', 'w').close()")
+        assert (status, result.files, len(pool.paths("files"))) == (status, ["made"], 2)
 
 
 def test_errors_quote_the_service_with_its_code_and_request_id(pool: Pool) -> None:
@@ -81,9 +79,8 @@ def test_errors_quote_the_service_with_its_code_and_request_id(pool: Pool) -> No
     assert facts == (500, "SessionPoolBroken", "request-7")
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_nonsense_is_an_error_and_never_output(pool: Pool) -> None:
+    for body in (
         b"",
         b"<html>a proxy</html>",
         b"[]",
@@ -92,30 +89,24 @@ def test_errors_quote_the_service_with_its_code_and_request_id(pool: Pool) -> No
         b'{"properties": {}}',
         b'{"properties": {"status": "Maybe"}}',
         b"[" * 100_000,
-    ],
-)
-def test_nonsense_is_an_error_and_never_output(pool: Pool, body: bytes) -> None:
-    with pytest.raises(ServiceError, match="does not answer like a session pool"):
-        execute(pool, Fault(RUN, 200, body=body))
+    ):
+        with pytest.raises(ServiceError, match="does not answer like a session pool"):
+            execute(pool, Fault(RUN, 200, body=body))
 
 
-@pytest.mark.parametrize(
-    ("properties", "expected"),
-    [
-        (b'"status": "Success", "result": null', (0, "")),
-        (b'"status": "Success", "stdout": null, "result": {"a": [1]}', (0, '{"a": [1]}\n')),
-        (b'"status": "Success", "result": 1.5', (0, "1.5\n")),
-        (b'"status": "Success", "result": true', (0, "True\n")),
-        (b'"status": "Failure", "stderr": "SystemExit: 3"', (3, "SystemExit: 3")),
-        (b'"status": "Failure", "stderr": "SystemExit: 0\\n"', (0, "SystemExit: 0\n")),
-        (b'"status": "Failure", "stderr": "\\u001b[31mred\\u0000\\ud800"', (1, "red\ufffd\ufffd")),
-    ],
-)  # fmt: skip
-def test_answers_of_the_service_are_read(
-    pool: Pool, properties: bytes, expected: tuple[int, str]
-) -> None:
-    result = execute(pool, Fault(RUN, 200, body=b'{"properties": {%s}}' % properties))
-    assert (result.exit_code, result.output) == expected
+def test_answers_of_the_service_are_read(pool: Pool) -> None:
+    answers: dict[bytes, tuple[int, str]] = {
+        b'"status": "Success", "result": null': (0, ""),
+        b'"status": "Success", "stdout": null, "result": {"a": [1]}': (0, '{"a": [1]}\n'),
+        b'"status": "Success", "result": 1.5': (0, "1.5\n"),
+        b'"status": "Success", "result": true': (0, "True\n"),
+        b'"status": "Failure", "stderr": "SystemExit: 3"': (3, "SystemExit: 3"),
+        b'"status": "Failure", "stderr": "SystemExit: 0\\n"': (0, "SystemExit: 0\n"),
+        b'"status": "Failure", "stderr": "\\u001b[31mred\\u0000\\ud800"': (1, "red\ufffd\ufffd"),
+    }
+    for properties, expected in answers.items():
+        result = execute(pool, Fault(RUN, 200, body=b'{"properties": {%s}}' % properties))
+        assert (properties, result.exit_code, result.output) == (properties, *expected)
 
 
 def test_an_unreachable_service_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,45 +144,39 @@ def open_session(
     return RemoteSession(make_client, identifier, functions, waits)
 
 
-def test_a_service_that_ignores_the_time_limit_gets_a_new_session(pool: Pool) -> None:
-    async def main() -> None:
-        waits = Waits(answer=0.2, settle=0.2)
-        session = open_session(pool, "first-session", FunctionModule(), waits)
-        await session.prepare()
-        pool.faults.append(Fault(RUN, NEVER, times=2))
-        run = await session.run("1", "1", None, 0.1)
-        assert (run.end, run.execution) == ("timeout", None)
-        assert "its output is lost" in run.notice
-        assert "replaced by a new one: its variables and files are gone" in run.notice
-        assert [seen.query["identifier"] for seen in pool.seen if seen.method == "DELETE"] == [
-            "first-session"
-        ]
-        run = await session.run("print(5)", "print(5)", None, 5)
-        assert run.execution is not None
-        assert run.execution.stdout == "5\n"
-        await session.close(delete=True)
-
-    asyncio.run(main())
+async def test_a_service_that_ignores_the_time_limit_gets_a_new_session(pool: Pool) -> None:
+    waits = Waits(answer=0.2, settle=0.2)
+    session = open_session(pool, "first-session", FunctionModule(), waits)
+    await session.prepare()
+    pool.faults.append(Fault(RUN, NEVER, times=2))
+    run = await session.run("1", "1", None, 0.1)
+    assert (run.end, run.execution) == ("timeout", None)
+    assert "its output is lost" in run.notice
+    assert "replaced by a new one: its variables and files are gone" in run.notice
+    assert [seen.query["identifier"] for seen in pool.seen if seen.method == "DELETE"] == [
+        "first-session"
+    ]
+    run = await session.run("print(5)", "print(5)", None, 5)
+    assert run.execution is not None
+    assert run.execution.stdout == "5\n"
+    await session.close(delete=True)
 
 
-def test_an_expired_session_is_prepared_again(pool: Pool) -> None:
+async def test_an_expired_session_is_prepared_again(pool: Pool) -> None:
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
 
-    async def main() -> None:
-        session = open_session(pool, "expiring-session", FunctionModule([add]), Waits(check=0))
-        code = "from functions import add\nimport os\nprint(add(1, 2), os.getcwd())"
-        run = await session.run(code, code, None, 5)
-        assert run.notice == ""
-        await session.client.delete_session()  # as the service does by itself
-        run = await session.run(code, code, None, 5)
-        assert run.notice.startswith("The session had expired before the block")
-        assert run.execution is not None
-        assert run.execution.stdout == "3 /mnt/data\n"
-        await session.close(delete=True)
-
-    asyncio.run(main())
+    session = open_session(pool, "expiring-session", FunctionModule([add]), Waits(check=0))
+    code = "from functions import add\nimport os\nprint(add(1, 2), os.getcwd())"
+    run = await session.run(code, code, None, 5)
+    assert run.notice == ""
+    await session.client.delete_session()  # as the service does by itself
+    run = await session.run(code, code, None, 5)
+    assert run.notice.startswith("The session had expired before the block")
+    assert run.execution is not None
+    assert run.execution.stdout == "3 /mnt/data\n"
+    await session.close(delete=True)
 
 
 @dataclass
@@ -249,13 +234,10 @@ def test_a_refused_token_is_replaced_once(pool: Pool) -> None:
     assert "fixed" not in str(caught.value)
 
 
-def test_a_credential_that_fails_is_named(pool: Pool) -> None:
+async def test_a_credential_that_fails_is_named(pool: Pool) -> None:
     class Broken:
         def get_token(self, *scopes: str) -> Token:
             raise RuntimeError("no login")
 
-    async def main() -> None:
-        await AzureContainerCodeExecutor(pool.url, Broken()).start()
-
     with pytest.raises(ServiceError, match="Broken returned no token for .*: no login"):
-        asyncio.run(main())
+        await AzureContainerCodeExecutor(pool.url, Broken()).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any, NamedTuple
@@ -9,7 +10,13 @@ from typing import Any, NamedTuple
 from cellblock.backends.connection import Connection
 from cellblock.cancellation import Token
 from cellblock.runtime import protocol
-from cellblock.runtime.box_orders import BoxAnswer, BoxOrder, CommandStarted, RunCommand
+from cellblock.runtime.box_orders import (
+    BoxAnswer,
+    BoxOrder,
+    CommandStarted,
+    ListCommands,
+    RunCommand,
+)
 from cellblock.runtime.packets import decode_fields
 from tests.executors.session.live_session import LiveSession, run_async
 
@@ -67,6 +74,34 @@ class BoxClient:
                 elif frame.kind == protocol.BOX_REPLY:
                     answer = decode_fields(frame, BoxAnswer)
         return CommandRun(answer, outputs[protocol.STDOUT], outputs[protocol.STDERR], pid)
+
+    async def begin(
+        self,
+        *argv: str,
+        kind: int = protocol.STDOUT,
+        on_frame: Callable[[protocol.Frame], object] = lambda _frame: None,
+        **options: Any,
+    ) -> tuple[asyncio.Task[CommandRun], int]:
+        """Start a command, wait for its first frame of `kind`, and return its task and number."""
+        number = asyncio.get_running_loop().create_future()
+
+        def watch(frame: protocol.Frame) -> None:
+            on_frame(frame)
+            if frame.kind == kind and not number.done():
+                number.set_result(frame.run)
+
+        task = asyncio.create_task(self.start(*argv, on_frame=watch, **options))
+        await asyncio.wait([task, number], return_when="FIRST_COMPLETED")
+        return task, number.result()
+
+    async def listed(self) -> list[str]:
+        """Return the command lines of the processes of commands."""
+        answer, _ = await self.connection.ask_box(ListCommands(self.number))
+        return sorted(process.text for process in answer.processes or ())
+
+    def left(self) -> list[str]:
+        """Return what `listed` does."""
+        return run_async(self.listed())
 
     def run(self, *argv: str, **options: Any) -> CommandRun:
         """Run a command. See `start`."""

@@ -59,6 +59,13 @@ class LiveSession:
         assert (result.exit_code, result.outcome) == (0, "ok"), result
         return result.output.strip()
 
+    def crash(self, code: str = "import os; os._exit(3)") -> SessionCodeResult:
+        """Run a block that ends the session's process, and check that no variable is lost."""
+        ended = self.run(code)
+        lost = (ended.session_restored, ended.lost_blocks, ended.notice)
+        assert lost == (True, 0, RESTORED), ended
+        return ended
+
     def checkpoint(self, lifetime_seconds: float | None = None) -> Checkpoint:
         """Create a checkpoint."""
         return run_async(self.executor.checkpoint(lifetime_seconds=lifetime_seconds))
@@ -150,3 +157,22 @@ def forked(
     finally:
         for branch in branches:
             branch.stop()
+
+
+def use_in_all_copies(live: LiveSession, use: str) -> None:
+    """Run `use` in copies of all kinds, and in the session after each of them was made."""
+    checkpoint = live.checkpoint()
+    live.run_ok(use)
+    with forked(live, checkpoint=checkpoint) as (branch,):
+        branch.run_ok("block = 1")
+        branch.crash()
+        branch.run_ok(f"assert block == 1\n{use}")
+    for number in range(3):
+        live.restore(checkpoint)
+        live.run_ok(f"block = {number}")
+        live.crash()
+        live.run_ok(f"assert block == {number}\n{use}")
+    live.restore(checkpoint)
+    with forked(live) as (branch,):
+        branch.run_ok(use)
+        live.run_ok(use)

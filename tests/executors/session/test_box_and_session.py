@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from cellblock import BackendError, BackendLost, CodeBlock, ExecutorStopped, SandboxSessionServer
-from cellblock.runtime import protocol
 from cellblock.runtime.box_orders import BoxAnswer, EndCommands, ListCommands
 from cellblock.runtime.linux import process_tree
 from cellblock.testing.liveness import wait_until
 from tests.executors.session.box_client import BoxClient, CommandRun
 from tests.executors.session.live_session import LiveSession, forked, open_session, run_async
+
+pytestmark = pytest.mark.depends_on_user
 
 LEAVE_TWO = """
 import subprocess
@@ -25,35 +26,15 @@ _ = subprocess.run('sleep 51 & exit', shell=True)
 FORK_AND_EXIT = f"{LEAVE_TWO}\nimport os; os._exit(3)"
 
 
-@pytest.fixture
-def box(shared: SandboxSessionServer) -> Iterator[BoxClient]:
-    with open_session(shared) as live:
-        yield BoxClient(live)
+async def forever() -> AsyncIterator[bytes]:
+    """Never yield."""
+    await asyncio.Event().wait()
+    yield b""
 
 
-async def listed(box: BoxClient) -> list[str]:
-    """Return the command lines of the processes of commands."""
-    answer, _ = await box.connection.ask_box(ListCommands(box.number))
-    return sorted(process.text for process in answer.processes or ())
-
-
-async def started(box: BoxClient, *argv: str) -> asyncio.Task[CommandRun]:
-    """Start a command, and wait for its first output."""
-    has_started = asyncio.Event()
-
-    def on_frame(frame: protocol.Frame) -> None:
-        if frame.kind == protocol.STDOUT:
-            has_started.set()
-
-    async def forever() -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b""
-
-    task = asyncio.create_task(box.start(*argv, data=forever(), on_frame=on_frame))
-    await asyncio.wait(
-        [task, asyncio.ensure_future(has_started.wait())], return_when="FIRST_COMPLETED"
-    )
-    return task
+async def started(box: BoxClient, text: str) -> asyncio.Task[CommandRun]:
+    """Start a text of the shell whose input does not end, and wait for its first output."""
+    return (await box.begin("sh", "-c", text, data=forever()))[0]
 
 
 async def run_block(live: LiveSession, code: str) -> None:
@@ -77,11 +58,11 @@ def test_a_block_ends_its_own_processes_and_no_commands(
             await box.start("sh", "-c", "setsid sleep 60 & sleep 61 & exit")
             shell = "sh -c sleep 62 & sleep 63 & echo; wait"
             expected = [shell, *(f"sleep {number}" for number in range(60, 64))]
-            running = await started(box, "sh", "-c", "sleep 62 & sleep 63 & echo; wait")
-            while len(set(await listed(box))) < len(expected):  # the shell has forked only
+            running = await started(box, "sleep 62 & sleep 63 & echo; wait")
+            while len(set(await box.listed())) < len(expected):  # the shell has forked only
                 await asyncio.sleep(0.01)
             await run_block(live, code)
-            assert await listed(box) == expected
+            assert await box.listed() == expected
             assert await box.connection.ask_box(EndCommands(box.number)) == (BoxAnswer(), b"")
             assert (await running).answer.exit == 137
 
@@ -105,7 +86,7 @@ def test_a_command_that_has_no_process_yet_is_ended(box: BoxClient) -> None:
 def test_a_command_that_starts_while_others_are_ended_is_not_ended(box: BoxClient) -> None:
     async def check() -> None:
         for _ in range(5):
-            running = await started(box, "sh", "-c", "sleep 62 & echo; wait")
+            running = await started(box, "sleep 62 & echo; wait")
             ended, later = await asyncio.gather(
                 box.connection.ask_box(EndCommands(box.number)),
                 box.start("sh", "-c", "sleep 0.1; echo later"),
@@ -122,9 +103,9 @@ def test_a_block_ends_what_earlier_ones_have_left(box: BoxClient) -> None:
     box.live.run_ok(LEAVE_TWO)
     box.shell("true")
     box.live.run_ok(LEAVE_TWO)
-    assert run_async(listed(box)) == []
+    assert box.left() == []
     box.live.run(FORK_AND_EXIT)
-    assert run_async(listed(box)) == []
+    assert box.left() == []
 
 
 def test_a_restored_session_has_no_descriptor_of_the_box(box: BoxClient) -> None:
@@ -132,7 +113,7 @@ def test_a_restored_session_has_no_descriptor_of_the_box(box: BoxClient) -> None
     show += "map(int, os.listdir('/proc/self/fd')) if os.path.exists(f'/proc/self/fd/{n}')))"
 
     async def crash() -> None:
-        running = await started(box, "sh", "-c", "echo; (sleep 63 &); cat")
+        running = await started(box, "echo; (sleep 63 &); cat")
         await run_block(box.live, "import os; os._exit(3)")
         running.cancel()
         await asyncio.wait([running])
@@ -150,7 +131,7 @@ def test_checkpoints_leave_commands_alone_and_are_none(box: BoxClient) -> None:
     box.live.run_ok("x = 2")
     box.live.restore(checkpoint)
     assert box.live.run_ok("x") == "1"
-    assert run_async(listed(box)) == ["sleep 60"]
+    assert box.left() == ["sleep 60"]
     assert box.ask(EndCommands) == BoxAnswer()
     box.live.restore(checkpoint)
     assert box.live.run_ok("x") == "1"
@@ -165,8 +146,8 @@ def test_a_branch_has_a_box_of_its_own(box: BoxClient) -> None:
         other.output_of("echo branch >file; echo branch >/tmp/file")
         other.shell("sleep 70 & exit")
         assert box.output_of("cat file /tmp/file") == "parent\nparent"
-        assert run_async(listed(other)) == ["sleep 70"]
-        assert run_async(listed(box)) == ["sleep 60"]
+        assert other.left() == ["sleep 70"]
+        assert box.left() == ["sleep 60"]
         for each in (box, other):
             assert each.ask(EndCommands) == BoxAnswer()
         assert (branch.run_ok("print(1)"), box.live.run_ok("print(2)")) == ("1", "2")
@@ -177,7 +158,7 @@ def test_a_branch_has_a_box_of_its_own(box: BoxClient) -> None:
 
 def test_what_is_open_is_answered_when_the_session_is_closed(box: BoxClient) -> None:
     async def check() -> None:
-        running = [await started(box, "sh", "-c", "echo; cat") for _ in range(3)]
+        running = [await started(box, "echo; cat") for _ in range(3)]
         await box.live.executor.stop()
         found = await asyncio.gather(*running, return_exceptions=True)
         assert {type(error) for error in found} == {ExecutorStopped}
@@ -190,7 +171,7 @@ def test_what_is_open_is_answered_when_the_cell_ends(box: BoxClient) -> None:
     box.shell("sleep 99 & exit")
 
     async def check() -> None:
-        running = await started(box, "sh", "-c", "echo; cat")
+        running = await started(box, "echo; cat")
         os.kill(parent_of(box, "sleep 99"), signal.SIGKILL)
         with pytest.raises(BackendLost):
             await running
@@ -204,8 +185,7 @@ def parent_of(box: BoxClient, text: str) -> int:
     """Return the parent of the process with the command line `text`."""
     pids = process_tree.descendants(box.connection.pid)
     (found,) = (pid for pid in pids if process_tree.command_line(pid) == text)
-    with open(f"/proc/{found}/stat", encoding="ascii") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
+    return process_tree.parent_of(found)
 
 
 def test_commands_end_with_the_session(box: BoxClient) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,8 @@ from cellblock.runtime.packets import decode_fields, encode_packet
 from tests.executors.session.box_client import BoxClient
 from tests.executors.session.live_session import open_session, run_async
 from tests.executors.session.test_box_files import written
+
+pytestmark = pytest.mark.depends_on_user
 
 MIB = 1 << 20
 STOP_OTHERS = (
@@ -88,12 +90,6 @@ for pid in range(1, 300):
     except PermissionError: pass
     if pid != os.getpid(): probe(pid)
 """
-
-
-@pytest.fixture
-def box(shared: SandboxSessionServer) -> Iterator[BoxClient]:
-    with open_session(shared) as live:
-        yield BoxClient(live)
 
 
 def assert_works(box: BoxClient) -> None:
@@ -166,14 +162,7 @@ def test_a_command_that_stops_what_reports_its_end(shared: SandboxSessionServer)
 
 def test_a_signal_that_does_not_exist_is_an_error(box: BoxClient) -> None:
     async def check() -> None:
-        number = asyncio.get_running_loop().create_future()
-
-        def on_frame(frame: protocol.Frame) -> None:
-            if frame.kind == protocol.BOX_STARTED:
-                number.set_result(frame.run)
-
-        running = asyncio.create_task(box.start("sleep", "100", on_frame=on_frame))
-        run = await number
+        running, run = await box.begin("sleep", "100", kind=protocol.BOX_STARTED)
         for invalid in (-1, 65, 1 << 40):
             answer, _ = await box.connection.ask_box(SignalCommand(box.number, run, invalid))
             assert answer.errno == errno.EINVAL
@@ -187,19 +176,24 @@ def no_confinement(_user: str) -> Confined:
     return Confined()
 
 
-def answer_here(order: BoxOrder) -> BoxAnswer:
-    """Let this process carry out an order as the first process of a cell does."""
-    loop, (ours, theirs) = PollLoop(), socket.socketpair()
-    service = BoxService(loop, theirs, Home("/", {}, no_confinement), lambda: None)
-    replies = list[protocol.Frame]()
-    client = FrameLink(loop, ours, replies.append, lambda: None)
-    client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
-    while not replies or replies[-1].kind != protocol.BOX_REPLY:
-        loop.run_once(service.next_deadline())
-        service.on_timer(time.monotonic())
-    service.close()
-    client.close()
-    return decode_fields(replies[-1], BoxAnswer)
+class ServiceHere:
+    """This process carries out orders as the first process of a cell does."""
+
+    def __init__(self, order: BoxOrder) -> None:
+        self.loop, (ours, theirs) = PollLoop(), socket.socketpair()
+        self.service = BoxService(self.loop, theirs, Home("/", {}, no_confinement), lambda: None)
+        self.replies = list[protocol.Frame]()
+        self.client = FrameLink(self.loop, ours, self.replies.append, lambda: None)
+        self.client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
+
+    def answer(self) -> BoxAnswer:
+        """Return the answer to the order."""
+        while not self.replies or self.replies[-1].kind != protocol.BOX_REPLY:
+            self.loop.run_once(self.service.next_deadline())
+            self.service.on_timer(time.monotonic())
+        self.service.close()
+        self.client.close()
+        return decode_fields(self.replies[-1], BoxAnswer)
 
 
 def test_what_has_ended_is_not_left() -> None:
@@ -207,7 +201,7 @@ def test_what_has_ended_is_not_left() -> None:
     others = tuple(process_tree.children(os.getpid()))
     pid = os.posix_spawn("/bin/true", ["true"], {})
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert answer_here(ListCommands(1, others)).processes == ()
+    assert ServiceHere(ListCommands(1, others)).answer().processes == ()
     os.waitpid(pid, 0)
 
 
@@ -242,7 +236,7 @@ def test_a_forged_report_ends_what_sends_it(
     # Unlike the first process of a cell, this one has threads: their locks would stay locked.
     monkeypatch.setattr(syscalls, "fork_without_hooks", os.fork)
     before = {*process_tree.children(os.getpid())}
-    answer = answer_here(RunCommand(1, ("true",)))
+    answer = ServiceHere(RunCommand(1, ("true",))).answer()
     assert expected.items() <= answer._asdict().items()
     (launcher_pid,) = {*process_tree.children(os.getpid())} - before
     _, status = os.waitpid(launcher_pid, 0)
@@ -255,23 +249,13 @@ def test_what_is_left_is_killed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_tree, "kill_descendants", killed.append)
     others = tuple(process_tree.children(os.getpid()))
     pids = [os.posix_spawn("/bin/sleep", ["sleep", "100"], {}) for _ in range(10)]
-    loop, (ours, theirs) = PollLoop(), socket.socketpair()
-    service = BoxService(loop, theirs, Home("/", {}, no_confinement), lambda: None)
-    replies = list[protocol.Frame]()
-    client = FrameLink(loop, ours, replies.append, lambda: None)
-    order = EndCommands(1, others)
-    client.send(protocol.encode(protocol.BOX_REQUEST, 1, encode_packet(order)))
+    here = ServiceHere(EndCommands(1, others))
     while not killed:
-        loop.run_once(service.next_deadline())
+        here.loop.run_once(here.service.next_deadline())
     for pid in pids:
-        service.on_exit(*os.wait4(pid, 0))
+        here.service.on_exit(*os.wait4(pid, 0))
     assert sorted(killed) == sorted(pids)
-    while not replies:
-        loop.run_once(service.next_deadline())
-        service.on_timer(time.monotonic())
-    assert decode_fields(replies[-1], BoxAnswer) == BoxAnswer()
-    service.close()
-    client.close()
+    assert here.answer() == BoxAnswer()
 
 
 def peak_bytes(box: BoxClient) -> dict[int, int]:
@@ -303,16 +287,9 @@ def test_a_command_that_nobody_reads_fills_nothing(box: BoxClient) -> None:
     """Its output is held, and waits in its pipe."""
 
     async def check() -> None:
-        number = asyncio.get_running_loop().create_future()
-
-        def on_frame(frame: protocol.Frame) -> None:
-            if frame.kind == protocol.BOX_STARTED:
-                number.set_result(frame.run)
-
-        before = peak_bytes(box)
-        command = box.start("sh", "-c", "sleep 0.2; exec cat /dev/zero", on_frame=on_frame)
-        endless = asyncio.create_task(command)
-        await box.connection.ask_box(HoldOutput(box.number, await number, True))
+        before, text = peak_bytes(box), "sleep 0.2; exec cat /dev/zero"
+        endless, run = await box.begin("sh", "-c", text, kind=protocol.BOX_STARTED)
+        await box.connection.ask_box(HoldOutput(box.number, run, True))
         for _ in range(20):
             assert (await box.start("head", "-c", "3000000", "/dev/zero")).answer.exit == 0
         grown = growth(box, before)
@@ -323,14 +300,12 @@ def test_a_command_that_nobody_reads_fills_nothing(box: BoxClient) -> None:
     run_async(check())
 
 
-def test_a_fork_bomb_ends_with_its_command(shared: SandboxSessionServer) -> None:
-    with open_session(shared) as live:
-        box = BoxClient(live)
-        live.run_ok("kept = 41")
-        done = box.shell("f() { f | f & }; f; sleep 100", seconds=1)
-        assert done.answer.exit in (2, 124)  # the shell itself may be unable to fork
-        assert box.ask(EndCommands) == BoxAnswer()
-        assert_works(box)
+def test_a_fork_bomb_ends_with_its_command(box: BoxClient) -> None:
+    box.live.run_ok("kept = 41")
+    done = box.shell("f() { f | f & }; f; sleep 100", seconds=0.5)
+    assert done.answer.exit in (2, 124)  # the shell itself may be unable to fork
+    assert box.ask(EndCommands) == BoxAnswer()
+    assert_works(box)
 
 
 def test_links_out_of_the_box_lead_nowhere(box: BoxClient, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from cellblock.sandbox import cgroups
 from tests.executors.session.box_client import BoxClient
 from tests.executors.session.live_session import open_server, open_session
 
+pytestmark = pytest.mark.depends_on_user
+
 MIB = 1 << 20
 
 

@@ -7,28 +7,28 @@ from collections.abc import Iterator
 import pytest
 
 from cellblock import CheckpointError, CodeBlock
-from cellblock.sync import SandboxSessionCodeExecutor
+from cellblock.sync import SandboxSessionCodeExecutor as Session
 from tests.executors.session.live_session import skip_without_sandbox
+
+pytestmark = pytest.mark.usefixtures("kept_servers")
 
 
 @pytest.fixture
-def session() -> Iterator[SandboxSessionCodeExecutor]:
+def session() -> Iterator[Session]:
     skip_without_sandbox()
-    with SandboxSessionCodeExecutor(timeout=20) as session:
+    with Session(timeout=20) as session:
         yield session
 
 
-def set_x(session: SandboxSessionCodeExecutor, value: int) -> None:
+def set_x(session: Session, value: int) -> None:
     session.execute_code_blocks([CodeBlock(f"x = {value}", "python")]).check()
 
 
-def names(session: SandboxSessionCodeExecutor) -> list[str]:
+def names(session: Session) -> list[str]:
     return [checkpoint.name for checkpoint in session.checkpoints]
 
 
-def test_a_checkpoint_is_restored_forked_and_dropped_by_its_name(
-    session: SandboxSessionCodeExecutor,
-) -> None:
+def test_a_checkpoint_is_restored_forked_and_dropped_by_its_name(session: Session) -> None:
     set_x(session, 1)
     assert session.checkpoint("before").name == "before"
     set_x(session, 2)
@@ -41,7 +41,7 @@ def test_a_checkpoint_is_restored_forked_and_dropped_by_its_name(
     assert names(session) == []
 
 
-def test_checkpoints_without_a_name_are_numbered(session: SandboxSessionCodeExecutor) -> None:
+def test_checkpoints_without_a_name_are_numbered(session: Session) -> None:
     for value in range(3):
         set_x(session, value)
         session.checkpoint()
@@ -52,9 +52,7 @@ def test_checkpoints_without_a_name_are_numbered(session: SandboxSessionCodeExec
     assert session.checkpoint().name == "1"
 
 
-def test_a_name_that_is_used_again_means_the_new_checkpoint(
-    session: SandboxSessionCodeExecutor,
-) -> None:
+def test_a_name_that_is_used_again_means_the_new_checkpoint(session: Session) -> None:
     old = session.checkpoint("a")
     session.drop(old)
     set_x(session, 5)
@@ -67,7 +65,7 @@ def test_a_name_that_is_used_again_means_the_new_checkpoint(
     assert session.get("x") == 5
 
 
-def test_a_wrong_name_is_refused(session: SandboxSessionCodeExecutor) -> None:
+def test_a_wrong_name_is_refused(session: Session) -> None:
     session.checkpoint("a")
     for use in (session.restore, session.drop):
         with pytest.raises(CheckpointError, match="no checkpoint 'b'.*one of these: 'a'"):
@@ -80,9 +78,7 @@ def test_a_wrong_name_is_refused(session: SandboxSessionCodeExecutor) -> None:
         session.checkpoint("")
 
 
-def test_a_replaced_checkpoint_is_kept_until_the_new_one_exists(
-    session: SandboxSessionCodeExecutor,
-) -> None:
+def test_a_replaced_checkpoint_is_kept_until_the_new_one_exists(session: Session) -> None:
     set_x(session, 1)
     old = session.checkpoint("a")
     session.checkpoint("b")
@@ -103,9 +99,7 @@ def test_a_replaced_checkpoint_is_kept_until_the_new_one_exists(
     assert session.get("x") == 2
 
 
-def test_a_checkpoint_or_branch_that_would_copy_too_much_is_refused(
-    session: SandboxSessionCodeExecutor,
-) -> None:
+def test_a_checkpoint_or_branch_that_would_copy_too_much_is_refused(session: Session) -> None:
     write = "open('data', 'w').write('x' * 5000)"
     session.execute_code_blocks([CodeBlock(write, "python")]).check()
     with pytest.raises(CheckpointError, match="more than 4000"):

@@ -13,6 +13,8 @@ from tests.executors.session.box_client import BoxClient
 from tests.executors.session.live_session import LiveSession, run_async
 from tests.sandbox.images.small_root import make_root
 
+pytestmark = pytest.mark.depends_on_user
+
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoxClient]:

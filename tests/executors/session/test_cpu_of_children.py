@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from cellblock import Limits, SandboxSessionServer
-from tests.executors.session.live_session import LiveSession, open_server, open_session
+from tests.executors.session.live_session import LiveSession, open_session
+
+pytestmark = pytest.mark.depends_on_user
 
 # A child that uses one CPU second. Nobody waits for it.
 CHILD = """import os, signal, time
@@ -22,12 +24,6 @@ while True:
         if os.fork() == 0:
             while True: pass
     except OSError: pass"""
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
-        yield running
 
 
 @pytest.fixture

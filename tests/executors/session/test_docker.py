@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ from cellblock import (
     BackendError,
     BackendLost,
     CheckpointError,
-    CodeBlock,
     DockerSessionCodeExecutor,
+    Limits,
 )
 from tests.containers import docker_engine
 from tests.executors.session import session_image
-from tests.executors.session.live_session import LiveSession, forked, run_async
+from tests.executors.session.live_session import LiveSession, forked, meet, run_async
 from tests.executors.session.test_saved_values import NATIVE_THREAD
+from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.engine
 
@@ -49,6 +52,13 @@ def shared(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liv
         yield live
 
 
+@pytest.fixture(scope="module")
+def keeping(image: str) -> Iterator[LiveSession]:
+    """Yield a session that keeps the processes of its blocks."""
+    with session(image, keep_processes=True) as live:
+        yield live
+
+
 @pytest.fixture
 def live(shared: LiveSession) -> LiveSession:
     """Return a running session. It has the state that earlier tests left behind."""
@@ -58,27 +68,15 @@ def live(shared: LiveSession) -> LiveSession:
 # requirements of the image
 
 
-def test_an_image_without_ipython_is_reported_with_a_remedy(image: str) -> None:
-    with pytest.raises(BackendError, match=r"pip install ipython"):
-        run_async(
-            DockerSessionCodeExecutor(docker_engine.shared_engine().test_image("python")).start()
-        )
-
-
-def test_an_image_without_python_is_reported(image: str) -> None:
-    with pytest.raises(BackendError, match=r"the image has no Python.*pip install ipython"):
-        run_async(
-            DockerSessionCodeExecutor(docker_engine.shared_engine().test_image("shell")).start()
-        )
+@pytest.mark.slow
+def test_what_an_image_misses_is_reported_with_a_remedy(image: str) -> None:
+    for name, reason in (("python", ""), ("shell", "the image has no Python.*")):
+        executor = DockerSessionCodeExecutor(docker_engine.shared_engine().test_image(name))
+        with pytest.raises(BackendError, match=f"{reason}pip install ipython"):
+            run_async(executor.start())
 
 
 # blocks, displays, variables
-
-
-def test_state_is_kept_and_values_are_shown(live: LiveSession) -> None:
-    live.run_ok("def f(): return x + 1\nx = 41")
-    assert live.run_ok("f()") == "42"
-    assert live.run_ok("_ + 1") == "43"
 
 
 def test_rich_values_are_displayed_and_saved(live: LiveSession) -> None:
@@ -103,19 +101,16 @@ def test_shell_blocks_share_the_work_folder(live: LiveSession) -> None:
     assert (live.folder / "shared").read_text() == "from python"
 
 
-def test_functions_can_be_imported(image: str) -> None:
+@pytest.mark.slow
+def test_functions_are_imported_and_input_is_answered_by_the_callback(image: str) -> None:
     def double(number: int) -> int:
         return 2 * number
 
-    with session(image, functions=[double]) as live:
-        assert live.run_ok("from functions import double\ndouble(21)") == "42"
-
-
-def test_input_is_answered_by_the_callback(image: str) -> None:
     def answer(prompt: str) -> str:
         return f"answer to {prompt}"
 
-    with session(image, input_callback=answer) as live:
+    with session(image, functions=[double], input_callback=answer) as live:
+        assert live.run_ok("from functions import double\ndouble(21)") == "42"
         assert live.run_ok("input('who? ')") == "'answer to who? '"
 
 
@@ -130,6 +125,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.slow
 def test_a_block_that_kills_its_process_only_fails_itself(image: str) -> None:
     with session(image, timeout=1) as live:
         live.run_ok("import os\nx = 1")
@@ -139,26 +135,17 @@ def test_a_block_that_kills_its_process_only_fails_itself(image: str) -> None:
             assert live.run_ok("x") == "1", code
 
 
-def test_an_interrupt_keeps_the_state_so_far(image: str) -> None:
-    with session(image, timeout=1) as live:
-        result = live.run("x = 2\nprint('so far')\nwhile True: pass")
-        assert (result.exit_code, result.output, result.session_restored) == (
-            124,
-            "so far\n\nTimeout",
-            False,
-        )
-        assert live.run_ok("x") == "2"
+@pytest.mark.slow
+def test_processes_of_a_block_are_killed_unless_kept(
+    live: LiveSession, keeping: LiveSession
+) -> None:
+    for one in (live, keeping):
+        one.run_ok("import subprocess; p = subprocess.Popen(['sleep', '100'])")
+    assert live.run_ok("print(p.wait(5))") == "-9"
+    assert keeping.run_ok("print(p.poll()); p.kill(); p.wait()") == "None\n-9"
 
 
-def test_processes_of_a_block_are_killed_unless_kept(image: str) -> None:
-    start = "import subprocess; p = subprocess.Popen(['sleep', '100'])"
-    with session(image) as live, session(image, keep_processes=True) as keeping:
-        for one in (live, keeping):
-            one.run_ok(start)
-        assert live.run_ok("print(p.wait(5))") == "-9"
-        assert keeping.run_ok("print(p.poll())") == "None"
-
-
+@pytest.mark.slow
 def test_a_block_that_kills_all_processes_loses_the_session_and_is_reported(image: str) -> None:
     with session(image) as live:
         live.run_ok("x = 1; open('kept', 'w').write('kept') and None")
@@ -170,14 +157,13 @@ def test_a_block_that_kills_all_processes_loses_the_session_and_is_reported(imag
             assert live.run_ok("print(open('kept').read())") == "kept"
 
 
+@pytest.mark.slow
 def test_without_checkpoints_a_lost_session_is_restarted(image: str) -> None:
     with session(image, checkpoints=False) as live:
         live.run_ok("x = 1")
         result = live.run("import os; os._exit(3)")
-        assert (result.exit_code, result.notice) == (
-            3,
-            "The session was restarted: its variables are gone.",
-        )
+        restarted = "The session was restarted: its variables are gone."
+        assert (result.exit_code, result.notice) == (3, restarted)
         assert live.run("x").exit_code == 1
 
 
@@ -190,25 +176,21 @@ def test_restore_brings_back_memory_and_work_folder(live: LiveSession) -> None:
     for _ in range(2):
         live.run_ok("x.append(2); open('f', 'w').write('two'); open('g', 'w').close()")
         live.restore(checkpoint)
-        assert (
-            live.run_ok("import os; print(x, open('f').read(), os.path.exists('g'))")
-            == "[1] one False"
-        )
+        found = live.run_ok("import os; print(x, open('f').read(), os.path.exists('g'))")
+        assert found == "[1] one False"
     run_async(live.executor.drop(checkpoint))
     with pytest.raises(CheckpointError, match="dropped"):
         live.restore(checkpoint)
 
 
-def test_state_that_cannot_be_copied_is_refused_and_named(image: str) -> None:
-    with session(image, keep_processes=True) as live:
-        live.run_ok(
-            "import threading, time; t = threading.Thread(target=time.sleep, args=(30,), "
-            "name='counter'); t.start()"
-        )
-        for copy in (live.checkpoint, live.fork):
-            with pytest.raises(CheckpointError, match="the Python thread 'counter'"):
-                copy()
-        assert live.run_ok("1") == "1"
+@pytest.mark.slow
+def test_state_that_cannot_be_copied_is_refused_and_named(keeping: LiveSession) -> None:
+    keeping.run_ok("import threading; end = threading.Event()")
+    keeping.run_ok("t = threading.Thread(target=end.wait, name='counter'); t.start()")
+    for copy in (keeping.checkpoint, keeping.fork):
+        with pytest.raises(CheckpointError, match="the Python thread 'counter'"):
+            copy()
+    keeping.run_ok("end.set(); t.join()")
 
 
 # branches
@@ -222,29 +204,22 @@ def test_branches_start_from_the_complete_state_and_are_independent(live: LiveSe
     with forked(live, 2) as (one, other):
         assert one.folder != other.folder != live.folder
         one.run_ok("x.append('one'); open('w', 'w').write('one'); out.write('of one'); out.flush()")
-        assert (
-            one.run_ok("print(x, open('w').read(), open('log').read())")
-            == "[1, 'one'] one held back\nof one"
-        )
+        show = "print(x, open('w').read(), open('log').read())"
+        assert one.run_ok(show) == "[1, 'one'] one held back\nof one"
         for unaware in (other, live):
-            assert (
-                unaware.run_ok("print(x, open('w').read(), open('log').read())")
-                == "[1] w held back"
-            )
+            assert unaware.run_ok(show) == "[1] w held back"
         assert one.run_ok("cat w", "sh") == "one"
         assert (one.folder / "w").read_text() == "one"
         assert one.run("import os; open('made', 'w').close()").files == ["made"]
     assert live.run_ok("out.close(); x") == "[1]"
 
 
+@pytest.mark.slow
 def test_each_branch_keeps_open_folders_in_its_own_work_folder(image: str) -> None:
     with session(image) as live:
-        assert (
-            live.run_ok(
-                "import sys, os\nsys.argv, sys.orig_argv[1:], [*map(str, _dh)] == [os.getcwd()]"
-            )
-            == "([''], [], True)"
-        )
+        live.run_ok("import sys, os")
+        known = live.run_ok("sys.argv, sys.orig_argv[1:], [*map(str, _dh)] == [os.getcwd()]")
+        assert known == "([''], [], True)"
         live.run_ok("%mkdir in\n%cd -q in\n%cd -q /\n%cd -q -")
         with forked(live) as (branch,):
             here = branch.run_ok("print(os.getcwd())")
@@ -253,12 +228,15 @@ def test_each_branch_keeps_open_folders_in_its_own_work_folder(image: str) -> No
             assert branch.run_ok("%cd -") == f"{here}/in"
             assert branch.run_ok("%%bash\npwd") == f"{here}/in"
             branch.checkpoint()
-            assert (
-                live.run_ok("print(os.getcwd(), *_dh)")
-                == "/workspace/in /workspace /workspace/in / /workspace/in"
-            )
+            folders = live.run_ok("print(os.getcwd(), *_dh)")
+            assert folders == "/workspace/in /workspace /workspace/in / /workspace/in"
 
 
+def owner(path: Path) -> tuple[int, int]:
+    return path.stat().st_uid, path.stat().st_gid
+
+
+@pytest.mark.slow
 def test_files_of_branches_belong_to_the_owner_of_the_work_folder(
     image: str, tmp_path: Path
 ) -> None:
@@ -269,13 +247,11 @@ def test_files_of_branches_belong_to_the_owner_of_the_work_folder(
         with forked(live) as (branch,):
             branch.run_ok("open('made', 'a').write('x'); open('own', 'w').close()")
             for name in (".", "made", "own"):
-                status = (branch.folder / name).stat()
-                assert (status.st_uid, status.st_gid) == (
-                    tmp_path.stat().st_uid,
-                    tmp_path.stat().st_gid,
-                ), name
+                path = branch.folder / name
+                assert owner(path) == owner(tmp_path), name
 
 
+@pytest.mark.slow
 def test_checkpoints_and_branches_can_be_forked(live: LiveSession) -> None:
     live.run_ok("x = 1; open('f', 'w').write('one') and None")
     checkpoint = live.checkpoint()
@@ -290,7 +266,8 @@ def test_checkpoints_and_branches_can_be_forked(live: LiveSession) -> None:
     assert live.run_ok("print(x, open('f').read())") == "2 two"
 
 
-@pytest.mark.parametrize("checkpoints", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoints", exhaustive([True, False]))
 def test_a_branch_recovers_and_has_its_own_checkpoints(image: str, checkpoints: bool) -> None:
     with session(image, checkpoints=checkpoints) as live:
         live.run_ok("import os; x = 1")
@@ -308,8 +285,9 @@ def test_a_branch_recovers_and_has_its_own_checkpoints(image: str, checkpoints: 
         assert live.run_ok("x") == "1"
 
 
+@pytest.mark.slow
 def test_branches_outlive_their_parent_and_the_container_ends_with_the_last(image: str) -> None:
-    parent = session(image)
+    parent, docker = session(image), docker_engine.shared_engine().docker
     parent.run_ok("x = 1")
     with forked(parent, 2) as (one, other):
         name = container(one)
@@ -317,26 +295,23 @@ def test_branches_outlive_their_parent_and_the_container_ends_with_the_last(imag
         assert one.run_ok("x") == "1"
         one.stop()
         assert other.run_ok("x") == "1"
-        assert docker_engine.shared_engine().docker("ps", "--filter", f"name={name}", "--quiet")
-    assert (
-        docker_engine.shared_engine().docker("ps", "--all", "--filter", f"name={name}", "--quiet")
-        == ""
-    )
+        assert docker("ps", "--filter", f"name={name}", "--quiet")
+    assert docker("ps", "--all", "--filter", f"name={name}", "--quiet") == ""
 
 
+@pytest.mark.slow
 def test_a_branch_that_restarts_gets_its_own_container(image: str) -> None:
     with session(image) as live:
         live.run_ok("x = 1; open('f', 'w').write('kept') and None")
         with forked(live) as (branch,):
             run_async(branch.executor.restart())
             assert container(branch) != container(live)
-            assert (
-                branch.run_ok("import os; print('x' in globals(), open('f').read(), os.getcwd())")
-                == "False kept /workspace"
-            )
+            show = "import os; print('x' in globals(), open('f').read(), os.getcwd())"
+            assert branch.run_ok(show) == "False kept /workspace"
         assert live.run_ok("x") == "1"
 
 
+@pytest.mark.slow
 def test_a_branch_that_kills_all_processes_is_lost_and_its_parent_is_restarted(image: str) -> None:
     with session(image) as live:
         live.run_ok("x = 1")
@@ -347,6 +322,7 @@ def test_a_branch_that_kills_all_processes_is_lost_and_its_parent_is_restarted(i
             assert live.run_ok("1") == "1"
 
 
+@pytest.mark.slow
 def test_a_branch_that_kills_its_session_init_is_lost_alone(live: LiveSession) -> None:
     live.run_ok("x = 1")
     with forked(live, 2) as (one, other):
@@ -356,24 +332,22 @@ def test_a_branch_that_kills_its_session_init_is_lost_alone(live: LiveSession) -
         assert [each.run("x").notice for each in (live, other)] == ["", ""]
 
 
+@pytest.mark.slow
 def test_branches_run_at_the_same_time(live: LiveSession) -> None:
-    code = (
-        "open(f'/tmp/branch-{os.getpid()}', 'w').close()\n"
-        "while len(glob.glob('/tmp/branch-*')) < 3: time.sleep(0.01)\n'done'"
-    )
-    live.run_ok("import glob, os, time")
     with forked(live, 3) as branches:
-
-        async def together() -> list[str]:
-            block = [CodeBlock(code, "python")]
-            results = await asyncio.gather(
-                *(branch.executor.execute_code_blocks(block) for branch in branches)
-            )
-            return [result.output.strip() for result in results]
-
-        assert run_async(together()) == ["'done'"] * 3
+        run_async(meet([branch.executor for branch in branches]))
 
 
+@pytest.mark.slow
+def test_a_stopped_first_process_holds_up_no_block(image: str) -> None:
+    with session(image) as live:
+        live.run_ok("import os, subprocess\nx = 1")
+        live.run_ok("subprocess.Popen(['sleep', '60'])\nos.kill(os.getppid(), 19)")
+        assert live.run("os.kill(os.getpid(), 9)").session_restored
+        assert live.run_ok("x") == "1"
+
+
+@pytest.mark.slow
 def test_with_copied_files_state_is_kept_and_checkpoints_are_refused(
     image: str, tmp_path: Path
 ) -> None:
@@ -387,7 +361,8 @@ def test_with_copied_files_state_is_kept_and_checkpoints_are_refused(
         assert live.run_ok("x") == "1"
 
 
-@pytest.mark.parametrize("options", [{"stop_container": False}, {"bind_dir": "work"}])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", exhaustive([{"stop_container": False}, {"bind_dir": "work"}]))
 def test_branches_that_cannot_be_mounted_are_refused(
     image: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -407,29 +382,18 @@ def test_branches_that_cannot_be_mounted_are_refused(
 
 # differences from the sandbox
 
-SHARED = {
-    "a file in /tmp": (
-        "open('/tmp/left', 'w').close()",
-        "import os; print(os.path.exists('/tmp/left'))",
-    ),
-    "the process list": (
-        "import subprocess; p = subprocess.Popen(['sleep', '4321'])",
-        (
-            "import glob; print(any('4321' in open(f).read() for f in "
-            "glob.glob('/proc/[0-9]*/cmdline')))"
-        ),
-    ),
-}
+
+@pytest.mark.slow
+def test_branches_share_the_container(keeping: LiveSession) -> None:
+    with forked(keeping, 2) as (one, other):
+        one.run_ok("open('/tmp/left', 'w').close()")
+        assert other.run_ok("import os; os.path.exists('/tmp/left')") == "True"
+        one.run_ok("import subprocess; p = subprocess.Popen(['sleep', '4321'])")
+        lines = "[open(file).read() for file in glob.glob('/proc/[0-9]*/cmdline')]"
+        assert other.run_ok(f"import glob; '4321' in ''.join({lines})") == "True"
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_branches_share_the_container(name: str, image: str) -> None:
-    change, probe = SHARED[name]
-    with session(image, keep_processes=True) as live, forked(live, 2) as (one, other):
-        one.run_ok(change)
-        assert other.run_ok(probe) == "True"
-
-
+@pytest.mark.slow
 def test_a_saved_configuration_creates_the_same_executor(image: str) -> None:
     executor = DockerSessionCodeExecutor(
         image, checkpoints=False, keep_processes=True, timeout=7, network="bridge"
@@ -440,6 +404,7 @@ def test_a_saved_configuration_creates_the_same_executor(image: str) -> None:
     assert again.dump_component() == model
 
 
+@pytest.mark.slow
 def test_a_session_with_threads_keeps_the_values_of_its_variables(
     image: str, tmp_path: Path
 ) -> None:
@@ -456,3 +421,71 @@ def test_a_session_with_threads_keeps_the_values_of_its_variables(
             live.fork()
         live.restore(checkpoint)
         assert live.run_ok("x, f() is y") == "([1], True)"
+
+
+# memory
+
+
+@pytest.mark.slow
+def test_out_of_memory_is_reported_and_the_session_is_restored(image: str) -> None:
+    with session(image, limits=Limits(memory_bytes=200 << 20)) as live:
+        live.run_ok("x = 1")
+        result = live.run("y = []\nwhile True: y.append(bytearray(1 << 22))")
+        found = (result.exit_code, result.outcome, result.session_restored)
+        assert found == (137, "out_of_memory", True), result
+        assert live.run_ok("x") == "1"
+
+
+# The server is stopped, so that the kernel's OOM killer acts before it.
+MEMORY_RUNS_OUT = """import os, select
+ancestors = [os.getpid()]
+while len(ancestors) < 4:
+    ancestors.append(int(open(f"/proc/{ancestors[-1]}/stat").read().rpartition(")")[2].split()[1]))
+server, this = ancestors[-1], select.poll()
+this.register(os.pidfd_open(os.getpid()))
+if os.fork() == 0:
+    os.setsid()
+    open("/proc/self/oom_score_adj", "w").write("0")
+    this.poll()
+    os.kill(server, 18)
+    os._exit(0)
+os.kill(server, 19)
+y = []
+while True: y.append(b"x" * (1 << 22))"""
+WAIT_FOR_OOM_RESERVE = """import glob, os, time
+def held(link):
+    try:
+        is_reserve = os.readlink(link).startswith("/memfd:reserve")
+        return os.stat(link).st_blocks * 512 if is_reserve else 0
+    except OSError:
+        return 0
+while sum(map(held, glob.glob("/proc/[0-9]*/fd/*"))) < 8 << 20: time.sleep(0.01)"""
+# A process that reads smaps_rollup keeps the memory of the other process alive meanwhile.
+READ_MEMORY = """import sys
+while True:
+    for pid in sys.argv[1:]:
+        try: open(f"/proc/{pid}/smaps_rollup").read()
+        except OSError: pass"""
+
+
+@pytest.mark.slow
+def test_memory_that_is_freed_late_only_affects_the_session(image: str) -> None:
+    with (
+        session(image, timeout=100, limits=Limits(memory_bytes=128 << 20)) as live,
+        contextlib.ExitStack() as stack,
+    ):
+        live.run_ok("x = 1")
+        live.run_ok(WAIT_FOR_OOM_RESERVE)
+        processes = docker_engine.shared_engine().docker("top", container(live))
+        pids = [line.split()[1] for line in processes.splitlines()[1:]]
+        if not all(os.access(f"/proc/{pid}/smaps_rollup", os.R_OK) for pid in pids):
+            pytest.skip("the memory maps of the engine's processes are not readable")
+        for _ in range(3):
+            reader = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", READ_MEMORY, *pids])
+            )
+            stack.callback(reader.kill)
+        result = live.run(MEMORY_RUNS_OUT)
+        found = (result.exit_code, result.outcome, result.session_restored)
+        assert found == (137, "out_of_memory", True), result
+        assert live.run_ok("x") == "1"

@@ -6,7 +6,6 @@ import pytest
 
 from cellblock import CancellationToken, CodeBlock, Event, Output, SandboxSessionServer, fold
 from tests.executors.session.live_session import (
-    RESTORED,
     LiveSession,
     forked,
     open_session,
@@ -79,26 +78,22 @@ TOP_LEVEL = {
 }
 
 
-@pytest.mark.parametrize("name", TOP_LEVEL)
-def test_a_block_without_await_uses_the_running_loop_or_runs_one_of_its_own(
-    name: str, live: LiveSession
-) -> None:
-    code, shown = TOP_LEVEL[name]
-    if "aiohttp" in name:
-        pytest.importorskip("aiohttp")
+def test_a_block_without_await_uses_the_running_loop_or_its_own(live: LiveSession) -> None:
+    pytest.importorskip("aiohttp")
     live.run_ok(COUNTER)
-    assert live.run_ok(code) == shown
-    # Whatever it did, the next block has a loop that runs, and can await in it.
-    assert live.run_ok("later = asyncio.create_task(main()); type(later).__name__") == "'Task'"
-    assert live.run_ok("await later") == "'ran'"
-    assert live.run_ok("asyncio.run(main())") == "'ran'"
+    for name, (code, shown) in TOP_LEVEL.items():
+        assert live.run_ok(code) == shown, name
+        # Whatever it did, the next block has a loop that runs, and can await in it.
+        made = live.run_ok("later = asyncio.create_task(main()); type(later).__name__")
+        assert made == "'Task'", name
+        assert live.run_ok("await later") == "'ran'", name
+        assert live.run_ok("asyncio.run(main())") == "'ran'", name
 
 
-@pytest.mark.parametrize("module", ["nest_asyncio", "nest_asyncio2"])
-def test_loops_that_are_made_to_nest_still_run(module: str, live: LiveSession) -> None:
-    pytest.importorskip(module)
+def test_loops_that_are_made_to_nest_still_run(live: LiveSession) -> None:
+    pytest.importorskip("nest_asyncio2")
     live.run_ok(COUNTER)
-    live.run_ok(f"import {module} as nest; nest.apply()")
+    live.run_ok("import nest_asyncio2 as nest; nest.apply()")
     assert live.run_ok("asyncio.run(main())") == "'ran'"
     assert live.run_ok("await main(), asyncio.run(main())") == "('ran', 'ran')"
     assert live.run_ok("task = asyncio.create_task(main())\nawait task") == "'ran'"
@@ -210,28 +205,29 @@ HANGS = {
 }
 
 
-@pytest.mark.parametrize("name", HANGS)
-def test_a_stop_ends_a_block_that_waits_and_loses_nothing(name: str, live: LiveSession) -> None:
-    async def run_and_stop() -> list[Event]:
+def test_a_stop_ends_a_block_that_waits_and_loses_nothing(live: LiveSession) -> None:
+    async def run_and_stop(code: str) -> list[Event]:
         token, seen = CancellationToken(), list[Event]()
-        block = CodeBlock("print('here', flush=True)\n" + HANGS[name], "python")
+        block = CodeBlock(f"print('here', flush=True)\n{code}", "python")
         async for event in live.executor.execute_stream([block], token):
             seen.append(event)
             if isinstance(event, Output) and not token.is_cancelled():
                 token.cancel()
         return seen
 
-    live.run_ok(COUNTER + "after, kept = [], asyncio.create_task(count(2, gate))")
-    result = fold(run_async(run_and_stop()))
-    assert (result.outcome, result.notice, result.stderr) == ("cancelled", "", "")
-    # What was interrupted does not go on. Other tasks do.
-    assert live.run_ok("gate.set()\nawait asyncio.sleep(0)\nawait kept, after") == "(2, [])"
+    for name, code in HANGS.items():
+        live.run_ok(COUNTER + "after, kept = [], asyncio.create_task(count(2, gate))")
+        result = fold(run_async(run_and_stop(code)))
+        found = (result.outcome, result.notice, result.stderr)
+        assert found == ("cancelled", "", ""), name
+        # What was interrupted does not go on. Other tasks do.
+        goes_on = "gate.set()\nawait asyncio.sleep(0)\nawait kept, after"
+        assert live.run_ok(goes_on) == "(2, [])", name
 
 
-def test_the_time_limit_ends_a_block_that_waits(shared: SandboxSessionServer) -> None:
-    with open_session(shared, timeout=1) as live:
-        assert live.run("import asyncio\nawait asyncio.sleep(600)").outcome == "timeout"
-        assert live.run_ok("1") == "1"
+def test_the_time_limit_ends_a_block_that_waits(hurried: LiveSession) -> None:
+    assert hurried.run("import asyncio\nawait asyncio.sleep(600)").outcome == "timeout"
+    assert hurried.run_ok("1") == "1"
 
 
 def test_a_block_that_awaits_asks_for_input(shared: SandboxSessionServer) -> None:
@@ -257,9 +253,9 @@ GO_ON = "await nap; await queue.put({0}); await asyncio.sleep(0); await asyncio.
 
 def test_tasks_live_on_after_a_crash(live: LiveSession) -> None:
     live.run_ok(TASKS)
-    assert live.run("import os; os._exit(3)").notice == RESTORED
+    live.crash()
     assert live.run_ok(GO_ON.format(4)) == "[8]"
-    assert live.run("import os; os._exit(3)").notice == RESTORED
+    live.crash()
     assert live.run_ok(GO_ON.format(5)) == "[8, 10]"
 
 

@@ -46,20 +46,20 @@ ANSWERS = {
 @pytest.mark.parametrize(
     "and_then", ["", "subprocess.Popen(['sleep', '100'])\n"], ids=["", "with a leftover child"]
 )
-@pytest.mark.parametrize("name", ANSWERS)
 def test_a_forged_answer_only_ends_its_own_block(
-    name: str, and_then: str, shared: SandboxSessionServer
+    and_then: str, shared: SandboxSessionServer
 ) -> None:
     with open_session(shared) as victim, open_session(shared, timeout=_MAX_SECONDS) as bad:
         victim.run_ok("x = 42")
         bad.run_ok(SEND_FORGED_FRAME)
-        result = bad.run(
-            f"{and_then}say({protocol.SESSION_REPLY}, {ANSWERS[name]!r})\nwhile True: pass"
-        )
-        assert result.usage.wall_seconds < _MAX_SECONDS, result
-        assert result.session_restored, result
-        assert bad.run_ok("'say' in globals()") == "True"
-        assert victim.run_ok("x") == "42"
+        for name, answer in ANSWERS.items():
+            result = bad.run(
+                f"{and_then}say({protocol.SESSION_REPLY}, {answer!r})\nwhile True: pass"
+            )
+            assert result.usage.wall_seconds < _MAX_SECONDS, (name, result)
+            assert result.session_restored, (name, result)
+            assert bad.run_ok("'say' in globals()") == "True", name
+            assert victim.run_ok("x") == "42", name
 
 
 INVALID_DISPLAYS = {
@@ -72,14 +72,15 @@ INVALID_DISPLAYS = {
 }
 
 
-@pytest.mark.parametrize("name", INVALID_DISPLAYS)
-def test_an_invalid_display_is_not_shown(name: str, shared: SandboxSessionServer) -> None:
-    kind, payload = INVALID_DISPLAYS[name]
+def test_an_invalid_display_is_not_shown(shared: SandboxSessionServer) -> None:
     with open_session(shared, timeout=_MAX_SECONDS) as bad:
-        result = bad.run(f"{SEND_FORGED_FRAME}\nsay({kind}, {payload!r})\nprint('printed')")
-        assert (result.stdout, result.displays) == ("printed\n", [])
-        assert result.stderr in ("", "A display was dropped because it is not valid JSON.\n")
-        assert bad.run_ok("1 + 1") == "2"
+        bad.run_ok(SEND_FORGED_FRAME)
+        for name, (kind, payload) in INVALID_DISPLAYS.items():
+            result = bad.run(f"say({kind}, {payload!r})\nprint('printed')")
+            assert (result.stdout, result.displays) == ("printed\n", []), name
+            dropped = "A display was dropped because it is not valid JSON.\n"
+            assert result.stderr in ("", dropped), name
+            assert bad.run_ok("1 + 1") == "2", name
 
 
 def answer_input(_prompt: str) -> str:
@@ -91,10 +92,8 @@ def test_an_input_request_that_is_not_json_ends_its_block(shared: SandboxSession
     with open_session(shared, timeout=_MAX_SECONDS, input_callback=answer_input) as bad:
         bad.run_ok(SEND_FORGED_FRAME)
         result = bad.run(f"say({protocol.INPUT_REQUEST}, b'xx')\nwhile True: pass")
-        assert (result.session_restored, result.usage.wall_seconds < _MAX_SECONDS) == (
-            True,
-            True,
-        ), result
+        assert result.session_restored, result
+        assert result.usage.wall_seconds < _MAX_SECONDS
         assert bad.run_ok("input('name? ')") == "'a line'"
 
 
@@ -133,18 +132,22 @@ INVALID_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", INVALID_ANSWERS)
-def test_an_invalid_answer_raises_session_error(name: str, shared: SandboxSessionServer) -> None:
-    question, answer = INVALID_ANSWERS[name]
-    with open_session(shared, timeout=_MAX_SECONDS) as bad:
-        bad.run_ok(ANSWER.format(answer=answer, pieces=0))
-        ask = {
-            "get": lambda: bad.executor.get("x"),
-            "complete": lambda: bad.executor.complete("x"),
-            "variables": bad.executor.variables,
-        }
-        with pytest.raises(SessionError):
-            run_async(ask[question]())
+def test_an_invalid_answer_raises_session_error(shared: SandboxSessionServer) -> None:
+    accepted = list[str]()
+    for name, (question, answer) in INVALID_ANSWERS.items():
+        with open_session(shared, timeout=_MAX_SECONDS) as bad:
+            bad.run_ok(ANSWER.format(answer=answer, pieces=0))
+            ask = {
+                "get": lambda: bad.executor.get("x"),
+                "complete": lambda: bad.executor.complete("x"),
+                "variables": bad.executor.variables,
+            }
+            try:
+                run_async(ask[question]())
+            except SessionError:
+                continue
+            accepted.append(name)
+    assert accepted == []
 
 
 def test_a_value_larger_than_its_session_is_not_read(

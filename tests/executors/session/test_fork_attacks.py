@@ -17,6 +17,8 @@ from cellblock import SandboxSessionServer
 from tests.executors.session.live_session import LiveSession, forked, open_session
 from tests.sandbox.probes import MARK
 
+pytestmark = pytest.mark.depends_on_user
+
 # In all processes, so that each attack knows where to look. The victim overwrites it.
 START = """
 import ctypes, os, signal, sys
@@ -47,6 +49,7 @@ for pid in others():
 """,
     "enter its namespaces": f"""
 for pid in others():
+    if not os.path.exists(f'/proc/{{pid}}'): continue
     if (child := os.fork()) == 0:
         try:
             names = [f'/proc/{{pid}}/ns/{{name}}' for name in ('user', 'mnt')]

@@ -15,6 +15,8 @@ from cellblock.runtime.linux.process_tree import descendants
 from cellblock.testing.liveness import wait_until
 from tests.executors.session.live_session import LiveSession, open_server, run_async
 
+pytestmark = pytest.mark.depends_on_user
+
 # Code can register a hook that runs before each fork. This one never returns.
 BLOCK_FORKS = "import os, time; os.register_at_fork(before=lambda: time.sleep(3600)); kept = 1"
 

@@ -23,7 +23,9 @@ from cellblock.backends.connection import Connection
 from cellblock.runtime import protocol
 from cellblock.runtime.linux.process_tree import descendants
 from cellblock.testing.liveness import wait_until
-from tests.executors.session.live_session import run_async, skip_without_sandbox
+from tests.executors.session.live_session import open_server, run_async
+
+pytestmark = pytest.mark.depends_on_user
 
 # The session answers, but the process of its branch never starts.
 _IN_THE_BRANCH = """
@@ -79,43 +81,55 @@ def namespaces_below(server: int) -> set[str]:
     return found
 
 
+class ForkUnderWay:
+    """A session that is being forked: `code` has been reached, and its server has another one."""
+
+    def __init__(self, server: SandboxSessionServer) -> None:
+        self.session, self.other = (
+            SandboxSessionCodeExecutor(server=server, checkpoints=False) for _ in range(2)
+        )
+
+    async def begin(self, code: str) -> None:
+        """Start the sessions, and the fork."""
+        await self.other.start()
+        await self.session.start()
+        self.server_pid = self.other.place.require_connection().pid
+        await self.session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{code}")
+        block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
+        result = await self.session.execute_code_blocks([block])
+        self.cell = result.check().output.strip()
+        assert self.cell in namespaces_below(self.server_pid)
+        self.fork = asyncio.ensure_future(self.session.fork())
+        reached = self.session.work_dir / "reached"
+        await wait_until(
+            lambda: reached.stat().st_size > 0 or self.fork.done(), "the fork is under way"
+        )
+        assert not self.fork.done(), await self.fork
+
+
 @pytest.mark.parametrize("code", [_IN_THE_BRANCH, _IN_THE_SESSION], ids=["branch", "session"])
 def test_closing_a_session_ends_its_fork_under_way(
     code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without_sandbox()
-
-    async def main(counts: collections.Counter[int]) -> None:
-        async with SandboxSessionServer() as server:
-            session = SandboxSessionCodeExecutor(server=server, checkpoints=False)
-            other = SandboxSessionCodeExecutor(server=server, checkpoints=False)
-            await other.start()
-            assert other.place.connection is not None
-            server_pid = other.place.connection.pid
-            await session.start()
-            await session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{code}")
-            block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
-            cell = (await session.execute_code_blocks([block])).check().output.strip()
-            assert cell in namespaces_below(server_pid)
-            fork = asyncio.ensure_future(session.fork())
-            reached = session.work_dir / "reached"
-            await wait_until(
-                lambda: reached.stat().st_size > 0 or fork.done(), "the fork is under way"
-            )
-            assert not fork.done(), await fork
-            await session.stop()
+    async def main(server: SandboxSessionServer, counts: collections.Counter[int]) -> None:
+        under_way = ForkUnderWay(server)
+        async with under_way.other, under_way.session:
+            await under_way.begin(code)
+            await under_way.session.stop()
             with pytest.raises(CellblockError):
-                await fork
+                await under_way.fork
             # The cell of the branch is below that of the session.
             await wait_until(
-                lambda: cell not in namespaces_below(server_pid), "the cell ends", _HANG_SECONDS
+                lambda: under_way.cell not in namespaces_below(under_way.server_pid),
+                "the cell ends",
+                _HANG_SECONDS,
             )
-            await other.set("x", 1)  # what the server sends later arrives before its answer
+            # What the server sends later arrives before its answer.
+            await under_way.other.set("x", 1)
             assert set(counts.values()) == {1}
-            await other.stop()
 
-    with final_frames(monkeypatch) as counts:
-        run_async(main(counts))
+    with final_frames(monkeypatch) as counts, open_server() as server:
+        run_async(main(server, counts))
 
 
 def first_process_in(namespace: str, server: int) -> int:
@@ -129,25 +143,16 @@ def first_process_in(namespace: str, server: int) -> int:
     raise AssertionError(f"{namespace} has no first process")
 
 
-def test_a_session_whose_branch_dies_is_ready_when_the_error_comes() -> None:
-    skip_without_sandbox()
-
+def test_a_session_whose_branch_dies_is_ready_when_the_error_comes(
+    shared: SandboxSessionServer,
+) -> None:
     async def main() -> None:
-        async with SandboxSessionServer() as server:
-            session = SandboxSessionCodeExecutor(server=server, checkpoints=False)
-            other = SandboxSessionCodeExecutor(server=server, checkpoints=False)
-            await other.start()
-            await session.start()
-            assert other.place.connection is not None
-            server_pid = other.place.connection.pid
-            await session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{_UNTIL_GO}")
-            block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
-            cell = (await session.execute_code_blocks([block])).check().output.strip()
-            init = first_process_in(cell, server_pid)
-            fork = asyncio.ensure_future(session.fork())
-            reached = session.work_dir / "reached"
-            await wait_until(lambda: reached.stat().st_size > 0, "the session has the order")
-            (branch,) = namespaces_below(init) - {cell}
+        under_way = ForkUnderWay(shared)
+        session, other = under_way.session, under_way.other
+        async with other, session:
+            await under_way.begin(_UNTIL_GO)
+            init = first_process_in(under_way.cell, under_way.server_pid)
+            (branch,) = namespaces_below(init) - {under_way.cell}
             os.kill(first_process_in(branch, init), signal.SIGKILL)
             await wait_until(lambda: branch not in namespaces_below(init), "the branch ends")
             await other.set("x", 1)  # the server has seen that by now
@@ -157,9 +162,7 @@ def test_a_session_whose_branch_dies_is_ready_when_the_error_comes() -> None:
             await other.set("x", 2)
             (session.work_dir / "go").touch()
             with pytest.raises(CheckpointError):
-                await fork
+                await under_way.fork
             assert (await later).check().output == "True\n"
-            await other.stop()
-            await session.stop()
 
     run_async(main())

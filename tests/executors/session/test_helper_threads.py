@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellblock import CheckpointError, SandboxSessionServer
-from tests.executors.session.live_session import (
-    RESTORED,
-    LiveSession,
-    forked,
-    open_session,
-)
+from cellblock import CheckpointError
+from tests.executors.session.live_session import LiveSession, forked
 
 LOOP = "from tqdm import tqdm\nfor i in tqdm(range(3)): pass"
 CRASH = "import os; os._exit(1)"
@@ -26,15 +21,13 @@ def test_after_a_progress_bar_a_crash_loses_no_variables(live: LiveSession) -> N
     for number in range(2):
         assert live.run(f"{LOOP}\n{HAS_MONITOR}").stdout.strip() == "True"
         live.run_ok(f"x = {number}")
-        ended = live.run(CRASH)
-        assert (ended.session_restored, ended.notice) == (True, RESTORED)
+        live.crash()
         assert live.run_ok("x") == str(number)
 
 
 def test_a_crash_within_a_progress_bar_loses_no_variables(live: LiveSession) -> None:
     live.run_ok(f"{LOOP}\nx = 1")
-    ended = live.run("x = 2\nfor i in tqdm(range(3)):\n  if i == 1: import os; os._exit(1)")
-    assert (ended.session_restored, ended.notice) == (True, RESTORED)
+    live.crash("x = 2\nfor i in tqdm(range(3)):\n  if i == 1: import os; os._exit(1)")
     assert "3/3" in live.run(LOOP).stderr
     assert live.run_ok("x") == "1"
 
@@ -59,7 +52,7 @@ def test_an_open_progress_bar_goes_on_in_all_copies(live: LiveSession) -> None:
     assert "2/10" in live.run("_ = bar.update(1)").stderr
     with forked(live) as (branch,):
         assert "4/10" in branch.run("_ = bar.update(2)").stderr
-    assert live.run(CRASH).session_restored
+    live.crash()
     assert "3/10" in live.run("_ = bar.update(1)").stderr
     live.restore(checkpoint)
     assert "10/10" in live.run("_ = bar.update(9); bar.close()").stderr
@@ -91,14 +84,11 @@ def test_a_monitor_that_does_not_end_is_named_and_ends_later(live: LiveSession) 
     live.checkpoint()
 
 
-def test_a_monitor_that_code_has_changed_does_not_block_the_session(
-    shared: SandboxSessionServer,
-) -> None:
-    with open_session(shared, timeout=1) as live:
-        live.run_ok("x = 1")
-        live.run_ok(f"{LOOP}\nimport time; tqdm.monitor.was_killed.set = lambda: time.sleep(100)")
-        assert live.run("x").outcome == "timeout"
-        assert live.run_ok("x") == "1"
+def test_a_monitor_that_code_has_changed_does_not_block_the_session(hurried: LiveSession) -> None:
+    hurried.run_ok("x = 1")
+    hurried.run_ok(f"{LOOP}\nimport time; tqdm.monitor.was_killed.set = lambda: time.sleep(100)")
+    assert hurried.run("x").outcome == "timeout"
+    assert hurried.run_ok("x") == "1"
 
 
 # semaphores
@@ -113,10 +103,10 @@ TAKE = "print(lock.acquire(timeout=5), free.acquire(timeout=5), free.acquire(tim
 def test_locks_that_a_killed_session_held_are_free_in_the_restored_one(live: LiveSession) -> None:
     live.run_ok(LOCKS)
     for _ in range(2):
-        assert live.run(f"{TAKE}\n{CRASH}").session_restored
+        live.crash(f"{TAKE}\n{CRASH}")
     assert live.run_ok(f"{TAKE}\nprint(free.acquire(timeout=0.01))") == "True True True\nFalse"
     live.run_ok("lock.release(); free.release()")
-    assert live.run(CRASH).session_restored
+    live.crash()
     assert live.run_ok("print(free.acquire(timeout=5), free.acquire(timeout=0.01))") == "True False"
 
 
@@ -138,15 +128,13 @@ def test_every_copy_has_locks_of_its_own(live: LiveSession) -> None:
 
 def test_processes_share_the_locks_of_a_restored_session(live: LiveSession) -> None:
     live.run_ok(LOCKS)
-    assert live.run(CRASH).session_restored
-    assert (
-        live.run_ok(
-            "start = multiprocessing.get_context('fork').Process\n"
-            "process = start(target=lambda: free.acquire(timeout=5)); process.start()\n"
-            "process.join(); process.close(); free.get_value()"
-        )
-        == "1"
+    live.crash()
+    code = (
+        "start = multiprocessing.get_context('fork').Process\n"
+        "process = start(target=lambda: free.acquire(timeout=5)); process.start()\n"
+        "process.join(); process.close(); free.get_value()"
     )
+    assert live.run_ok(code) == "1"
 
 
 def test_a_semaphore_with_a_name_is_refused(live: LiveSession) -> None:

@@ -25,6 +25,8 @@ from cellblock import (
 from cellblock.runtime.linux.process_tree import descendants
 from cellblock.sandbox import cgroups
 
+pytestmark = pytest.mark.depends_on_user
+
 # Without control groups, all sessions of a server are counted together.
 LIMITS = Limits(processes=None)
 
@@ -84,29 +86,22 @@ def test_the_first_session_starts_the_server_and_the_last_one_ends_it() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("other", [{"preload": ["json"]}, {"limits": Limits(memory_bytes=1 << 30)}])
-def test_sessions_with_other_settings_have_another_server(other: dict[str, Any]) -> None:
-    policy = own_policy()
+def test_sessions_of_other_settings_or_groups_have_another_server() -> None:
+    settings: dict[str, Any] = {"limits": LIMITS, "policy": own_policy()}
+    others: list[dict[str, Any]] = [
+        {},
+        {"preload": ["json"]},
+        {"limits": Limits(memory_bytes=1 << 30)},
+        {},
+    ]
+    made = [SandboxSessionCodeExecutor(**{**settings, **other}) for other in others]
+    made[-1].place.sharing_group = "another key"
 
     async def main() -> None:
-        async with (
-            sessions(1, policy=policy) as (one,),
-            sessions(1, policy=policy, **other) as (two,),
-        ):
-            assert server_of(one) != server_of(two)
-
-    asyncio.run(main())
-
-
-def test_sessions_of_different_groups_have_servers_of_their_own() -> None:
-    policy = own_policy()
-
-    async def main() -> None:
-        async with sessions(1, policy=policy) as (one,):
-            two = SandboxSessionCodeExecutor(limits=LIMITS, policy=policy)
-            two.place.sharing_group = "another key"
-            async with two:
-                assert server_of(one) != server_of(two)
+        async with contextlib.AsyncExitStack() as stack:
+            for session in made:
+                await stack.enter_async_context(session)
+            assert len({server_of(session) for session in made}) == len(made)
 
     asyncio.run(main())
 
@@ -123,17 +118,14 @@ def test_sessions_that_would_be_counted_together_have_servers_of_their_own(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    "failure",
-    ["import os; os._exit(1)", "import os; os.kill(os.getpid(), 9)", "x = bytearray(1 << 40)"],
-)
-def test_a_session_that_fails_leaves_the_others(failure: str) -> None:
+def test_a_session_that_fails_leaves_the_others() -> None:
     async def main() -> None:
         async with sessions(2) as (one, other):
             await output_of(other, "kept = 1")
-            await output_of(one, failure)
-            assert await output_of(other, "kept") == "1\n"
-            assert await output_of(one, "2") == "2\n"
+            for failure in ("os._exit(1)", "os.kill(os.getpid(), 9)", "x = bytearray(1 << 40)"):
+                await output_of(one, f"import os; {failure}")
+                assert await output_of(other, "kept") == "1\n", failure
+                assert await output_of(one, "2") == "2\n", failure
 
     asyncio.run(main())
 
@@ -186,14 +178,8 @@ def test_stopping_a_session_ends_its_block_in_another_language() -> None:
             with pytest.raises(ExecutorStopped):
                 await block
             await wait_for_end(process)
-            assert await output_of(other, "1") == "1\n"
-
-    asyncio.run(run())
-
-
-def test_stopping_a_session_ends_a_block_in_another_language_that_has_not_begun() -> None:
-    async def run() -> None:
-        async with sessions(2) as (session, other):
+            # And one that has not begun yet.
+            await session.start()
             events = session.execute_stream([CodeBlock("sleep 1000", "sh")])
             await anext(events)  # `Started` comes before the request
             following = asyncio.ensure_future(anext(events))

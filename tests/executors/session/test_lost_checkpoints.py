@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cellblock import CheckpointError, SandboxSessionServer
+from cellblock import CheckpointError
 from tests.executors.session.live_session import (
     LiveSession,
     forked,
-    open_server,
-    open_session,
     run_async,
 )
+
+pytestmark = pytest.mark.depends_on_user
 
 KILL_CHECKPOINTS = """import os
 for pid in range(2, 400):
@@ -31,12 +30,6 @@ while True:
         except OSError: pass'''])"""
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
-        yield running
-
-
 def test_a_killed_checkpoint_cannot_be_restored_and_nothing_is_lost(live: LiveSession) -> None:
     live.run_ok("x = 1")
     checkpoint = live.checkpoint()
@@ -49,16 +42,15 @@ def test_a_killed_checkpoint_cannot_be_restored_and_nothing_is_lost(live: LiveSe
     assert live.run_ok("x") == "2"
 
 
-def test_a_branch_whose_process_is_killed_is_an_error(shared: SandboxSessionServer) -> None:
-    with open_session(shared, keep_processes=True) as live:
-        live.run_ok("x = 1")
-        checkpoint = live.checkpoint()
-        live.run_ok(KEEP_KILLING)
-        with (
-            pytest.raises(CheckpointError, match="could not be forked"),
-            forked(live, 5, checkpoint),
-        ):
-            pass
+def test_a_branch_whose_process_is_killed_is_an_error(keeping: LiveSession) -> None:
+    keeping.run_ok("x = 1")
+    checkpoint = keeping.checkpoint()
+    keeping.run_ok(KEEP_KILLING)
+    with (
+        pytest.raises(CheckpointError, match="could not be forked"),
+        forked(keeping, 5, checkpoint),
+    ):
+        pass
 
 
 def test_a_session_goes_on_after_its_restore_was_cancelled(live: LiveSession) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes.util
+import re
 import shutil
 
 import pytest
 
 from cellblock import CheckpointError, SandboxSessionServer
 from cellblock.environments.virtualenv import environment_for
-from tests.executors.session.data_stack import USES, Use
-from tests.executors.session.live_session import LiveSession, forked, open_session
+from tests.executors.session.live_session import LiveSession, open_session, use_in_all_copies
 
 CRASH = "import os; os._exit(1)"
 EXECUTOR = """
@@ -50,38 +50,6 @@ def start(name):
     libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)
     if name: libc.pthread_setname_np(thread, name)
 """
-PACKAGES_NEEDED = [pytest.mark.pythons, pytest.mark.network, pytest.mark.slow]
-WITH_THREADS = [
-    pytest.param(use, id=use.name)
-    for use in USES
-    if use.kept == "copy"
-    and use.name.startswith(
-        ("duckdb", "lightgbm", "numba: p", "numexpr", "numpy", "pandas: eval", "pyarrow", "scipy")
-        + ("polars", "scikit-learn: K", "scikit-learn: H", "statsmodels", "joblib: t")
-    )
-]
-
-
-def use_in_all_copies(live: LiveSession, use: str) -> None:
-    """Run `use` in copies of all kinds, and in the session after each of them was made."""
-    checkpoint = live.checkpoint()
-    live.run_ok(use)
-    with forked(live, checkpoint=checkpoint) as (branch,):
-        branch.run_ok("block = 1")
-        assert branch.run(CRASH).lost_blocks == 0
-        branch.run_ok(f"assert block == 1\n{use}")
-    for number in range(3):
-        live.restore(checkpoint)
-        live.run_ok(f"block = {number}")
-        ended = live.run(CRASH)
-        assert (ended.session_restored, ended.lost_blocks) == (True, 0), ended.notice
-        live.run_ok(f"assert block == {number}\n{use}")
-    live.restore(checkpoint)
-    with forked(live) as (branch,):
-        branch.run_ok(use)
-        live.run_ok(use)
-
-
 # idle workers of executors
 
 
@@ -139,40 +107,27 @@ def test_pools_of_libgomp(live: LiveSession) -> None:
     use_in_all_copies(live, "use(); use()")
 
 
-def test_a_native_thread_is_named_by_its_own_name(live: LiveSession) -> None:
-    live.run_ok(f"{NATIVE_THREAD}\nstart(b'worker-7'); start(b'other'); start(b'other')")
-    with pytest.raises(CheckpointError) as caught:
-        live.checkpoint()
-    assert "it has the thread 'worker-7', the thread 'other' (2 times)" in str(caught.value)
-
-
-def test_a_native_thread_without_a_name_is_named(live: LiveSession) -> None:
-    live.run_ok(f"{NATIVE_THREAD}\nstart(b'')")
-    with pytest.raises(CheckpointError, match="it has a native thread"):
-        live.checkpoint()
-
-
-def test_a_great_number_of_native_threads_is_counted(live: LiveSession) -> None:
-    live.run_ok(f"{NATIVE_THREAD}\nfor number in range(12): start(b'worker-%d' % number)")
-    with pytest.raises(CheckpointError, match="the thread 'worker-7', 4 other native threads"):
-        live.checkpoint()
+def test_native_threads_are_named_or_counted(live: LiveSession) -> None:
+    empty = live.checkpoint()
+    for starts, named in (
+        ("start(b'worker-7'); start(b'b'); start(b'b')", "thread 'worker-7', the thread 'b' (2 t"),
+        ("start(b'')", "it has a native thread"),
+        (
+            "for number in range(12): start(b'worker-%d' % number)",
+            "the thread 'worker-7', 4 other native threads",
+        ),
+    ):
+        live.run(f"{NATIVE_THREAD}\n{starts}")
+        with pytest.raises(CheckpointError, match=re.escape(named)):
+            live.checkpoint()
+        live.restore(empty)
 
 
 # libraries
 
 
-@pytest.mark.parametrize(
-    "use", [pytest.param(*one.values, id=one.id, marks=PACKAGES_NEEDED) for one in WITH_THREADS]
-)
-def test_threads_of_a_library(data_server: SandboxSessionServer, use: Use) -> None:
-    with open_session(data_server, timeout=100) as live:
-        live.run_ok(use.setup)
-        use_in_all_copies(live, use.check)
-
-
 @pytest.mark.pythons
 @pytest.mark.network
-@pytest.mark.slow
 def test_pools_of_intels_openmp(live: LiveSession) -> None:
     environment = asyncio.run(environment_for(["intel-openmp==2021.4.0"]))
     shutil.copy(next(environment.rglob("libiomp5.so")), live.folder)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer, SessionError
+from cellblock import CheckpointError, Limits, SessionError
 
 from .live_session import RESTORED, LiveSession, forked, open_session
 
@@ -46,12 +44,6 @@ _private = 4
 """
 
 
-@pytest.fixture
-def live(shared: SandboxSessionServer) -> Iterator[LiveSession]:
-    with open_session(shared) as session:
-        yield session
-
-
 def crash(live: LiveSession) -> None:
     """Run a block that ends the session, and check that at most a Python thread is lost."""
     result = live.run(CRASH)
@@ -70,9 +62,7 @@ def threaded(request: pytest.FixtureRequest, live: LiveSession) -> LiveSession:
     return live
 
 
-def test_the_block_that_starts_a_thread_says_what_changes_and_no_other_does(
-    live: LiveSession,
-) -> None:
+def test_only_the_block_that_starts_a_thread_says_what_changes(live: LiveSession) -> None:
     result = live.run(PYTHON_THREAD)
     assert result.notice == (
         "From now on only the values of variables can be restored, because the Python thread "
@@ -84,9 +74,7 @@ def test_the_block_that_starts_a_thread_says_what_changes_and_no_other_does(
     assert live.run("x").notice == ""
 
 
-def test_a_restored_session_says_nothing_about_threads_of_earlier_blocks(
-    live: LiveSession,
-) -> None:
+def test_a_restored_session_is_silent_about_threads_of_earlier_blocks(live: LiveSession) -> None:
     live.run_ok("import asyncio, threading\nended = threading.Event()")
     assert "'Thread-" in live.run("t = threading.Thread(target=ended.wait); t.start()").notice
     live.run_ok("ended.set(); t.join()")
@@ -114,10 +102,8 @@ def test_the_surroundings_come_back_after_a_crash(threaded: LiveSession) -> None
     drawn = threaded.run_ok("state = random.getstate(); random.random(), random.setstate(state)")
     crash(threaded)
     assert threaded.run_ok("random.random(), None") == drawn
-    assert (
-        threaded.run_ok("os.path.basename(os.getcwd()), os.environ['A'], sys.path[-1]")
-        == "('inner', 'b', '/added')"
-    )
+    found = threaded.run_ok("os.path.basename(os.getcwd()), os.environ['A'], sys.path[-1]")
+    assert found == "('inner', 'b', '/added')"
 
 
 # Each leaves a variable `odd` that cannot be saved, or not loaded.
@@ -161,7 +147,7 @@ def test_locks_and_queues_come_back_free(threaded: LiveSession) -> None:
     threaded.run_ok("lock.acquire(); lock.release()")
 
 
-@pytest.mark.parametrize("code", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("code", [*ODD.values()], ids=[*ODD])
 def test_what_cannot_be_saved_is_named_and_the_rest_comes_back(
     code: str, threaded: LiveSession
 ) -> None:
@@ -172,9 +158,8 @@ def test_what_cannot_be_saved_is_named_and_the_rest_comes_back(
     assert not result.session_restored
     assert "could not be saved: " in result.notice
     assert "odd (" in result.notice, result.notice
-    assert threaded.run_ok("first, before, after is before, 'odd' in globals()") == (
-        "(1, [1], True, False)"
-    )
+    found = threaded.run_ok("first, before, after is before, 'odd' in globals()")
+    assert found == "(1, [1], True, False)"
 
 
 def test_a_session_with_native_threads_has_checkpoints_and_branches(live: LiveSession) -> None:
@@ -187,7 +172,7 @@ def test_a_session_with_native_threads_has_checkpoints_and_branches(live: LiveSe
             assert branch.run_ok("value(), step, point.shifted().x") == "(0, 2, 3)"
         for branch in now:
             assert branch.run_ok("value(), up(), step") == "(1, 2, 5)"
-            assert branch.run(CRASH).session_restored
+            branch.crash()
             assert branch.run_ok("value(), up()") == "(2, 3)"
         numbers = [branch.run_ok("import random; random.random()") for branch in now]
         assert len(set(numbers)) == 2
@@ -206,17 +191,11 @@ def test_a_checkpoint_names_the_variable_that_it_could_not_save(live: LiveSessio
     live.checkpoint()
 
 
-def check_restored(live: LiveSession) -> None:
-    """Run a block that ends the session, and check that nothing is lost."""
-    result = live.run(CRASH)
-    assert (result.session_restored, result.notice) == (True, RESTORED)
-
-
 def test_what_an_earlier_restore_lost_is_not_named_again(threaded: LiveSession) -> None:
     threaded.run_ok("odd = (n for n in [1])")
     assert "odd (generator)" in threaded.run(CRASH).notice
     threaded.run_ok("odd, k = (n for n in [7, 8, 9]), [1]")
-    check_restored(threaded)
+    threaded.crash()
     assert threaded.run_ok("next(odd)") == "7"
     checkpoint = threaded.checkpoint()
     threaded.run_ok("next(odd); k.append(2)")
@@ -224,13 +203,11 @@ def test_what_an_earlier_restore_lost_is_not_named_again(threaded: LiveSession) 
     assert threaded.run_ok("next(odd), k") == "(8, [1])"
     with forked(threaded) as now, forked(threaded, checkpoint=checkpoint) as earlier:
         for branch, following in (now[0], "9"), (earlier[0], "8"):
-            check_restored(branch)
+            branch.crash()
             assert branch.run_ok("next(odd)") == following
 
 
-def test_a_checkpoint_that_cannot_be_loaded_whole_says_so_each_time_and_no_later_one_does(
-    live: LiveSession,
-) -> None:
+def test_a_checkpoint_that_cannot_be_loaded_whole_says_so_each_time(live: LiveSession) -> None:
     live.run(NATIVE_THREAD)
     live.run_ok(f"kept = 1{ODD['refuses']}")
     checkpoint = live.checkpoint()
@@ -239,11 +216,11 @@ def test_a_checkpoint_that_cannot_be_loaded_whole_says_so_each_time_and_no_later
     for _ in range(2):
         with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Refuses\)$"):
             live.restore(checkpoint)
-        check_restored(live)
+        live.crash()
         assert live.run_ok("kept, 'odd' in globals()") == "(1, False)"
     later = live.checkpoint()
     live.restore(later)
-    check_restored(live)
+    live.crash()
 
 
 def test_what_was_lost_between_blocks_is_named_after_the_next_block(threaded: LiveSession) -> None:
@@ -257,7 +234,7 @@ def test_what_was_lost_between_blocks_is_named_after_the_next_block(threaded: Li
     result = threaded.run(CRASH)
     assert not result.session_restored
     assert "could not be saved: odd (generator)" in result.notice
-    check_restored(threaded)
+    threaded.crash()
     assert threaded.run_ok("first") == "2"
 
 

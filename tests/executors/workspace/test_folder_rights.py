@@ -9,6 +9,8 @@ import pytest
 from cellblock import CodeBlock
 from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor
 
+pytestmark = pytest.mark.depends_on_user
+
 
 @pytest.mark.parametrize("kind", [SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor])
 @pytest.mark.parametrize("is_given", [True, False])

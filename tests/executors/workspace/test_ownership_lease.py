@@ -16,6 +16,8 @@ from cellblock.sandbox.setup.namespaces import OUTER_USERS, can_use_outer_users
 from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor
 from tests.sandbox.probes import checked_output, output_of
 
+pytestmark = pytest.mark.depends_on_user
+
 OTHER_USER = 12345
 WRITE = (
     "import os; open('file', 'a').write('!'); os.makedirs('deep/er', exist_ok=True); "
@@ -135,9 +137,7 @@ def test_later_blocks_can_change_named_files(folder: Path) -> None:
 @pytest.mark.skipif(
     not can_use_outer_users(), reason="only root can use the folder of another user"
 )
-def test_later_blocks_can_change_named_files_in_another_users_folder(
-    tmp_path: Path,
-) -> None:
+def test_later_blocks_can_change_named_files_in_another_users_folder(tmp_path: Path) -> None:
     os.chown(tmp_path, OTHER_USER, OTHER_USER)
     with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         for code in (*NAMED, CHANGE):

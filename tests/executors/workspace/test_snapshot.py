@@ -15,6 +15,8 @@ from cellblock.executors.workspace import snapshot
 from cellblock.runtime.linux.safe_folder import remove_tree
 from tests.plain_user import USER, unprivileged_command
 
+pytestmark = pytest.mark.depends_on_user
+
 TAKE = """
 import os, sys
 from pathlib import Path

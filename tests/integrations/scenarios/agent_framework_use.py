@@ -6,10 +6,7 @@ from agent_framework import tool
 from agent_framework_tools.shell import ShellEnvironmentProvider
 
 from cellblock import Sandbox
-from cellblock.integrations.agent_framework import (
-    CellblockCodeActProvider,
-    CellblockShellExecutor,
-)
+from cellblock.integrations.agent_framework import CellblockCodeActProvider, CellblockShellExecutor
 
 
 @tool(approval_mode="always_require")

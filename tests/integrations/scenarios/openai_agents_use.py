@@ -74,6 +74,7 @@ async def use_kept_sandbox():
     async with session:
         await session.write(Path("left"), io.BytesIO(b"left here"))
     state = json.dumps(client.serialize_session_state(session.state))
+    sys.stdout.flush()  # the other process prints too
     other = await asyncio.create_subprocess_exec(sys.executable, __file__, sys.argv[1], state)
     await other.wait()
     again = await client.resume(client.deserialize_session_state(json.loads(state)))

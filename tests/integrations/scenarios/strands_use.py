@@ -16,12 +16,7 @@ async def main():
         chunks, result = [], None
         async for part in sandbox.execute_streaming(command, env={"A": "err"}, cwd="/tmp"):
             chunks, result = (
-                ([*chunks, part], result)
-                if isinstance(part, StreamChunk)
-                else (
-                    chunks,
-                    part,
-                )
+                ([*chunks, part], result) if isinstance(part, StreamChunk) else (chunks, part)
             )
         texts = {"stdout": "", "stderr": ""}
         for chunk in chunks:

@@ -129,16 +129,14 @@ def test_the_arguments_of_the_json_tool_are_the_answer() -> None:
     assert (result.content, result.finish_reason) == ('{"text": "go"}', "stop")
 
 
-@pytest.mark.parametrize(
-    ("reason", "ours"),
-    [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("max_tokens", "length"),
-        ("refusal", "content_filter"),
-        ("pause_turn", "unknown"),
-    ],
-)
-def test_stop_reasons_have_autogens_names(reason: str, ours: str) -> None:
+def test_stop_reasons_have_autogens_names() -> None:
+    names = {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "max_tokens": "length",
+        "refusal": "content_filter",
+        "pause_turn": "unknown",
+    }
     request = ModelRequest(messages=[])
-    assert to_result(message(TEXT, stop_reason=reason), request).finish_reason == ours
+    results = {name: to_result(message(TEXT, stop_reason=name), request) for name in names}
+    assert {name: result.finish_reason for name, result in results.items()} == names

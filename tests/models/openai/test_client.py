@@ -16,7 +16,6 @@ from cellblock.components import load_component
 from cellblock.errors import ComponentError, ModelError, ModelOutputError
 from cellblock.models import (
     CreateResult,
-    FunctionCall,
     Image,
     ModelInfo,
     OpenAIChatCompletionClient,
@@ -128,31 +127,6 @@ def test_arguments_of_the_client_and_of_the_call_are_sent() -> None:
     assert (sent["reasoning_effort"], sent["tool_choice"]) == ("low", "auto")
 
 
-def test_parallel_tool_calls_arrive() -> None:
-    calls = [
-        {"id": f"c{n}", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-        for n in (1, 2)
-    ]
-    reply = completion(None, "tool_calls", tool_calls=calls)
-    result, [request] = ask(reply, tools=[WEATHER], tool_choice="required")
-    assert result.content == [
-        FunctionCall("c1", "{}", "weather"),
-        FunctionCall("c2", "{}", "weather"),
-    ]
-    assert result.finish_reason == "function_calls"
-    assert request.body["tool_choice"] == "required"
-    assert request.body["tools"][0]["function"]["name"] == "weather"
-
-
-def test_a_stream_yields_text_then_the_whole_answer_with_usage() -> None:
-    items, request = ask_stream(streamed("He", "y"))
-    whole = CreateResult(
-        content="Hey", finish_reason="stop", usage=RequestUsage(9, 3), cached=False
-    )
-    assert items == ["He", "y", whole]
-    assert request.body["stream_options"] == {"include_usage": True}
-
-
 def test_a_server_that_does_not_know_stream_options_can_be_used() -> None:
     _, request = ask_stream(streamed("Hey"), extra_create_args={"stream_options": {}})
     assert "stream_options" not in request.body
@@ -174,12 +148,6 @@ def test_usage_adds_up() -> None:
             return model.total_usage()
 
     assert asyncio.run(run()) == RequestUsage(27, 9)
-
-
-def test_json_of_a_class_is_requested_by_its_schema() -> None:
-    result, [request] = ask(completion('{"text": "Hey"}'), json_output=Answer)
-    assert result.content == '{"text": "Hey"}'
-    assert request.body["response_format"]["json_schema"]["name"] == "Answer"
 
 
 def test_a_server_with_json_mode_alone_is_told_the_schema() -> None:

@@ -37,12 +37,6 @@ JSON_MODE = ModelInfo(
     vision=True, function_calling=True, json_output=True, family="x", structured_output=False
 )
 PICTURE = Image.from_bytes(b"GIF89a...")
-WEATHER = ToolSchema(
-    name="weather",
-    description="Get the weather.",
-    parameters={"type": "object", "properties": {"city": {"type": "string"}}},
-    strict=True,
-)
 CONVERSATION: list[LLMMessage] = [
     SystemMessage(content="Be kind."),
     UserMessage(content="Hi", source="user"),
@@ -62,29 +56,6 @@ CONVERSATION: list[LLMMessage] = [
 ]
 
 
-def test_a_conversation_becomes_the_messages_that_autogen_sends() -> None:
-    call = {"name": "weather", "arguments": '{"city":"Paris"}'}
-    assert to_messages(CONVERSATION, INFO) == [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "name": "user", "content": "Hi"},
-        {
-            "role": "assistant",
-            "content": "I look it up.",
-            "tool_calls": [{"id": "c1", "type": "function", "function": call}],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "sun"},
-        {"role": "tool", "tool_call_id": "c2", "content": "no"},
-        {"role": "assistant", "content": "Sun."},
-        {
-            "role": "user",  # the protocol refuses a name with a space
-            "content": [
-                {"type": "text", "text": "Look:"},
-                {"type": "image_url", "image_url": {"url": PICTURE.data_uri, "detail": "auto"}},
-            ],
-        },
-    ]
-
-
 def test_speakers_are_named_in_the_text_or_not_at_all() -> None:
     messages = [UserMessage(content="Hi", source="ann"), UserMessage(content=[PICTURE], source="b")]
     first, second = to_messages(messages, INFO, add_name_prefixes=True, include_name=False)
@@ -99,26 +70,6 @@ def test_system_messages_are_joined_for_a_model_that_takes_one() -> None:
     assert to_messages([*system, user], info)[0] == {"role": "system", "content": "a\nb"}
     with pytest.raises(ValueError, match="Not continuous system messages"):
         to_messages([system[0], user, system[1]], info)
-
-
-def test_tools_keep_their_schemas() -> None:
-    assert to_tools([WEATHER, {"name": "now"}]) == [
-        {
-            "type": "function",
-            "function": {
-                "name": "weather",
-                "description": "Get the weather.",
-                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-                "strict": True,
-            },
-        },
-        {
-            "type": "function",
-            "function": {"name": "now", "description": "", "parameters": {}, "strict": False},
-        },
-    ]
-    assert to_tool_choice("required") == "required"
-    assert to_tool_choice(WEATHER) == {"type": "function", "function": {"name": "weather"}}
 
 
 class Step(BaseModel):
@@ -162,19 +113,6 @@ def test_a_model_with_json_mode_alone_is_told_the_schema() -> None:
     assert with_instruction(CONVERSATION[1:], Plan)[0].type == "SystemMessage"
 
 
-@pytest.mark.parametrize(
-    ("json_output", "field"),
-    [
-        (None, {}),
-        (False, {"response_format": {"type": "text"}}),
-        (True, {"response_format": {"type": "json_object"}}),
-    ],
-)
-def test_any_json_is_a_mode(json_output: bool | None, field: dict[str, Any]) -> None:
-    request = ModelRequest(messages=[], json_output=json_output)
-    assert to_response_format(request, INFO, schema_in_json_mode=True) == field
-
-
 def completion(finish_reason: str | None = "stop", **message: Any) -> Completion:
     return Completion.model_validate(
         {"choices": [{"finish_reason": finish_reason, "message": message}]}
@@ -209,23 +147,26 @@ def test_reasoning_is_the_thought(
     assert (result.content, result.thought) == (content, thought)
 
 
-@pytest.mark.parametrize(
-    ("reason", "calls", "ours"),
-    [
-        ("stop", [], "stop"),
-        ("length", [], "length"),
-        ("content_filter", [], "content_filter"),
-        ("tool_calls", [CALL], "function_calls"),
-        ("stop", [CALL], "function_calls"),
-        ("length", [CALL], "length"),
-        ("eos", [], "unknown"),
-        (None, [], "unknown"),
-    ],
-)
-def test_finish_reasons_have_autogens_names(
-    reason: str | None, calls: list[Any], ours: str
-) -> None:
-    assert to_result(completion(reason, content="", tool_calls=calls)).finish_reason == ours
+FINISH_REASONS: list[tuple[str | None, list[Any], str]] = [
+    ("stop", [], "stop"),
+    ("length", [], "length"),
+    ("content_filter", [], "content_filter"),
+    ("tool_calls", [CALL], "function_calls"),
+    ("stop", [CALL], "function_calls"),
+    ("length", [CALL], "length"),
+    ("eos", [], "unknown"),
+    (None, [], "unknown"),
+]
+
+
+def test_finish_reasons_have_autogens_names() -> None:
+    faults = [
+        (reason, calls, result.finish_reason)
+        for reason, calls, ours in FINISH_REASONS
+        if (result := to_result(completion(reason, content="", tool_calls=calls))).finish_reason
+        != ours
+    ]
+    assert faults == []
 
 
 def test_a_call_can_be_sent_back_whatever_its_name_and_id() -> None:
@@ -245,3 +186,21 @@ def test_log_probabilities_are_kept() -> None:
     assert (result.logprobs[0].token, result.logprobs[0].logprob) == ("Hi", -0.1)
     assert result.logprobs[0].top_logprobs
     assert result.logprobs[0].top_logprobs[0].bytes == [72, 105]
+
+
+def test_tools_have_the_services_form() -> None:
+    weather = ToolSchema(name="weather", description="Get the weather.", strict=True)
+    function: dict[str, Any] = {
+        "name": "weather",
+        "description": "Get the weather.",
+        "parameters": {},
+    }
+    assert to_tools([weather, {"name": "now"}]) == [
+        {"type": "function", "function": {**function, "strict": True}},
+        {
+            "type": "function",
+            "function": {**function, "name": "now", "description": "", "strict": False},
+        },
+    ]
+    assert to_tool_choice("required") == "required"
+    assert to_tool_choice(weather) == {"type": "function", "function": {"name": "weather"}}

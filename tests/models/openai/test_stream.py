@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cellblock.models import CreateResult, FunctionCall, RequestUsage
+from cellblock.models import CreateResult, FunctionCall
 from cellblock.models.openai.stream import CompletionStream
 
 
@@ -36,16 +36,6 @@ USAGE: dict[str, Any] = {
 }
 
 
-def test_text_and_usage_arrive() -> None:
-    pieces, result = collect(
-        chunk(role="assistant", content=""), chunk(content="He"), chunk(content="y"),
-        chunk("stop"), USAGE,
-    )  # fmt: skip
-    assert pieces == ["He", "y"]
-    assert (result.content, result.finish_reason) == ("Hey", "stop")
-    assert result.usage == RequestUsage(5, 2)
-
-
 def test_parallel_calls_arrive_in_pieces() -> None:
     pieces, result = collect(
         call_chunk(0, id="c1", type="function", function={"name": "f", "arguments": ""}),
@@ -67,16 +57,6 @@ def test_whole_calls_need_no_index() -> None:
         chunk("stop"),
     )
     assert result.content == [FunctionCall("c1", "{}", "f"), FunctionCall("c2", "{}", "f")]
-
-
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_is_streamed_between_tags_and_is_the_thought(field: str) -> None:
-    pieces, result = collect(
-        chunk(role="assistant", content=None, **{field: "H"}), chunk(**{field: "m."}),
-        chunk(content="Hi"), chunk("stop"),
-    )  # fmt: skip
-    assert pieces == ["<think>H", "m.", "</think>", "Hi"]
-    assert (result.thought, result.content) == ("Hm.", "Hi")
 
 
 def test_reasoning_that_ends_without_an_answer_is_closed() -> None:

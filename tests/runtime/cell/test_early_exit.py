@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cellblock import CodeBlock, Limits
+from cellblock import CodeBlock, CodeResult, Limits
 from cellblock.limits import MIB
 from cellblock.runtime.cell.early_exit import EarlyExit
 from cellblock.sandbox import cgroups
@@ -21,8 +19,10 @@ from cellblock.sync import (
     SandboxSessionCodeExecutor,
     SyncCodeExecutor,
 )
-from tests.executors.session.live_session import skip_without_sandbox
+from tests.runtime.python_process import run_python
 from tests.sandbox.probes import local, sandbox
+
+pytestmark = pytest.mark.depends_on_user
 
 WATCH = "handler.watch(main)"
 CONFIRMED = "(['killed', (0, True, 0)], True) reaped"
@@ -85,30 +85,26 @@ def notify_from_child(before: str, after: str) -> str:
         except ChildProcessError:
             os.write(1, b" reaped")
     """
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], check=True, capture_output=True
-    ).stdout.decode()
+    return run_python(textwrap.dedent(program))
 
 
-def test_the_process_is_killed_before_its_end_and_cpu_time_are_reported() -> None:
-    assert notify_from_child(WATCH, "") == CONFIRMED
+NOTIFICATIONS = {
+    "of a watched process": (WATCH, "", CONFIRMED),
+    "before the process is watched": ("", WATCH, CONFIRMED),
+    "without a watched process": ("", "", IGNORED),
+    "repeated": (WATCH, "os.kill(os.getpid(), early_exit._SIGNAL)", CONFIRMED),
+    "after another process was started": (
+        f"{WATCH}; handler._last_started = lambda: 4_000_000",
+        "",
+        IGNORED,
+    ),
+    "of another process": ("handler.watch(1 << 22)", "", IGNORED),
+}
 
 
-def test_a_notification_may_arrive_before_the_process_is_watched() -> None:
-    assert notify_from_child("", WATCH) == CONFIRMED
-    assert notify_from_child("", "") == IGNORED
-
-
-def test_a_repeated_notification_is_reported_once() -> None:
-    assert notify_from_child(WATCH, "os.kill(os.getpid(), early_exit._SIGNAL)") == CONFIRMED
-
-
-def test_a_notification_is_ignored_if_another_process_was_started() -> None:
-    assert notify_from_child(f"{WATCH}; handler._last_started = lambda: 4_000_000", "") == IGNORED
-
-
-def test_a_notification_of_another_process_is_ignored() -> None:
-    assert notify_from_child("handler.watch(1 << 22)", "") == IGNORED
+def test_a_notification_of_the_watched_process_is_reported_once_and_kills_it_first() -> None:
+    found = {name: notify_from_child(*each[:2]) for name, each in NOTIFICATIONS.items()}
+    assert found == {name: expected for name, (*_, expected) in NOTIFICATIONS.items()}
 
 
 def test_without_enable_nothing_is_checked() -> None:
@@ -120,16 +116,23 @@ def test_without_enable_nothing_is_checked() -> None:
 
 @pytest.fixture
 def executor(tmp_path: Path) -> SandboxCommandLineCodeExecutor:
-    skip_without_sandbox()
-    return SandboxCommandLineCodeExecutor(work_dir=tmp_path, limits=Limits(memory_bytes=1024 * MIB))
+    return sandbox(tmp_path, limits=Limits(memory_bytes=1024 * MIB))
 
 
-def outputs(executor: SandboxCommandLineCodeExecutor, *codes: str) -> list[str]:
+def result_of(executor: SyncCodeExecutor, code: str) -> CodeResult:
+    return executor.execute_code_blocks([CodeBlock(code, "python")])
+
+
+def outputs(executor: SyncCodeExecutor, *codes: str) -> list[str]:
     with executor:
-        return [
-            executor.execute_code_blocks([CodeBlock(code, "python")]).check().output
-            for code in codes
-        ]
+        return [result_of(executor, code).check().output for code in codes]
+
+
+def peaks_of(executor: SyncCodeExecutor, *codes: str) -> list[float]:
+    if not cgroups.find_cgroups().memory:
+        pytest.skip("no control groups that count memory can be made here")
+    with executor:
+        return [result_of(executor, code).usage.peak_memory_bytes or 0 for code in codes]
 
 
 @pytest.mark.parametrize("code", [LOCK, PORT], ids=["lock", "port"])
@@ -141,55 +144,36 @@ def test_locks_and_ports_of_a_block_are_free_for_the_next(
 
 def test_usage_is_that_of_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
     with executor:
-        result = executor.execute_code_blocks(
-            [CodeBlock("x = b'x' * (200 << 20)\nfor _ in range(3_000_000): pass", "python")]
-        )
-    assert 150 * MIB < result.usage.peak_memory_bytes < 400 * MIB
-    assert 0.02 < result.usage.cpu_seconds < 10
+        usage = result_of(executor, "x = b'x' * (200 << 20)\nfor _ in range(3_000_000): pass").usage
+    assert 150 * MIB < (usage.peak_memory_bytes or 0) < 400 * MIB
+    assert 0.02 < usage.cpu_seconds < 10
 
 
 def test_files_of_earlier_blocks_do_not_count_as_memory_of_later_ones(
     executor: SandboxCommandLineCodeExecutor,
 ) -> None:
-    if not cgroups.find_cgroups().memory:
-        pytest.skip("no control groups that count memory can be made here")
-    codes = [
-        "open('large', 'wb').write(b'x' * (100 << 20))",
-        *["print('small')"] * 4,
-    ]  # two cells alternate
-    with executor:
-        peaks = [
-            executor.execute_code_blocks([CodeBlock(code, "python")]).usage.peak_memory_bytes
-            for code in codes
-        ]
-    assert peaks[0] > 100 * MIB
-    assert all(0 < peak < 50 * MIB for peak in peaks[1:]), peaks
+    large = "open('large', 'wb').write(b'x' * (100 << 20))"
+    first, *others = peaks_of(executor, large, *["print('small')"] * 4)  # two cells alternate
+    assert first > 100 * MIB
+    assert all(0 < peak < 50 * MIB for peak in others), others
 
 
 def test_files_that_the_kernel_dropped_do_not_reduce_the_peak(tmp_path: Path) -> None:
-    if not cgroups.find_cgroups().memory:
-        pytest.skip("no control groups that count memory can be made here")
     written = (
         "with open('large', 'wb') as file:\n  for _ in range(150): file.write(b'x' * (1 << 20))"
     )
-    codes = [written, *["x = bytearray(b'x') * (160 << 20)"] * 4]
-    with sandbox(tmp_path, limits=Limits(memory_bytes=200 * MIB)) as executor:
-        peaks = [
-            executor.execute_code_blocks([CodeBlock(code, "python")]).usage.peak_memory_bytes
-            for code in codes
-        ]
-    assert all(160 * MIB < peak <= 200 * MIB for peak in peaks[1:]), peaks
+    executor = sandbox(tmp_path, limits=Limits(memory_bytes=200 * MIB))
+    _, *others = peaks_of(executor, written, *["x = bytearray(b'x') * (160 << 20)"] * 4)
+    assert all(160 * MIB < peak <= 200 * MIB for peak in others), others
 
 
 @pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
 def test_an_exceeded_cpu_limit_is_reported_also_after_the_block_has_ended(
     kind: Callable[..., SyncCodeExecutor],
 ) -> None:
+    busy = "import time\nend = time.process_time() + 0.03\nwhile time.process_time() < end: pass"
     with kind(limits=Limits(cpu_seconds=0.02)) as executor:
-        busy = (
-            "import time\nend = time.process_time() + 0.03\nwhile time.process_time() < end: pass"
-        )
-        result = executor.execute_code_blocks([CodeBlock(busy, "python")])
+        result = result_of(executor, busy)
     assert (result.exit_code, result.limit) == (124, "cpu_seconds")
 
 
@@ -202,10 +186,9 @@ def test_an_exceeded_memory_limit_is_reported_also_after_the_block_has_ended(
 
     for module in ("sandbox", "host"):
         monkeypatch.setattr(f"cellblock.backends.{module}.plan_cgroups", no_cgroups)
-    small, large = ([CodeBlock(f"bytearray({size} << 20)", "python")] for size in (1, 24))
     with kind(limits=Limits(memory_bytes=12 * MIB)) as executor:
-        assert executor.execute_code_blocks(small).exit_code == 0
-        results = [executor.execute_code_blocks(large) for _ in range(5)]
+        assert result_of(executor, "bytearray(1 << 20)").exit_code == 0
+        results = [result_of(executor, "bytearray(24 << 20)") for _ in range(5)]
     assert {(result.exit_code, result.limit) for result in results} == {(137, "memory_bytes")}
 
 
@@ -228,7 +211,7 @@ for _ in range(100):
         pass
 """
     with kind(limits=Limits(cpu_seconds=0.3)) as executor:
-        result = executor.execute_code_blocks([CodeBlock(code, "python")])
+        result = result_of(executor, code)
     assert (result.exit_code, result.limit) == (124, "cpu_seconds")
     assert 0.3 < result.usage.cpu_seconds < 3  # without the limit, they would use 4
 
@@ -245,12 +228,9 @@ def test_children_count_for_the_usage_and_end_with_the_block(
         "    open('lived', 'w').close()\n    os._exit(0)\n"
     )
     with executor:
-        result = executor.execute_code_blocks([CodeBlock(spin, "python")])
-        executor.execute_code_blocks([CodeBlock(left, "python")])
-        look = executor.execute_code_blocks(
-            [CodeBlock("import os, time; time.sleep(0.4); print(os.listdir())", "python")]
-        )
-    assert result.usage.cpu_seconds > 0.03
+        assert result_of(executor, spin).usage.cpu_seconds > 0.03
+        result_of(executor, left)
+        look = result_of(executor, "import os, time; time.sleep(0.4); print(os.listdir())")
     assert "lived" not in look.output
 
 

@@ -1,12 +1,10 @@
 """The warm-up of the zygote: forks copy fewer pages, and blocks see no trace of it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-from cellblock import CodeBlock
 from cellblock.runtime import bootstrap
-from cellblock.sync import SandboxCommandLineCodeExecutor
+from tests.runtime.python_process import run_python
+from tests.sandbox.probes import output_of, sandbox
 
 CELLBLOCK = Path(bootstrap.__file__).resolve().parent.parent
 
@@ -40,10 +38,7 @@ def state():
 
 
 def _run(code: str, *arguments: str) -> str:
-    argv = [sys.executable, "-c", f"{_ZYGOTE}\n{code}", str(CELLBLOCK), *arguments]
-    return subprocess.run(
-        argv, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
-    ).stdout
+    return run_python(f"{_ZYGOTE}\n{code}", CELLBLOCK, *arguments)
 
 
 def test_a_fork_copies_fewer_pages_after_the_warm_up() -> None:
@@ -88,10 +83,7 @@ def test_pretouching_leaves_no_trace_and_prints_nothing() -> None:
 
 
 def test_a_block_sees_no_trace_of_the_warm_up() -> None:
-    code = (
-        "import sys\n"
-        "print(sys.argv, [name for name in dir() if name[0] != '_'], '/dev' in sys.path)"
-    )
-    with SandboxCommandLineCodeExecutor() as executor:
-        result = executor.execute_code_blocks([CodeBlock(f"# filename: a.py\n{code}", "python")])
-    assert result.output == "['/workspace/a.py'] ['sys'] False\n"
+    names = "[name for name in dir() if name[0] != '_']"
+    code = f"# filename: a.py\nimport sys\nprint(sys.argv, {names}, '/dev' in sys.path)"
+    with sandbox() as executor:
+        assert output_of(executor, code) == "['/workspace/a.py'] ['sys'] False\n"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cellblock import CodeBlock, Limits
+from cellblock import Limits
 from cellblock.limits import MIB
-from cellblock.sync import SandboxCommandLineCodeExecutor
-from tests.executors.session.live_session import skip_without_sandbox
+from tests.sandbox.probes import checked_output, sandbox
 
 REPEATED = """
 import resource
@@ -17,16 +16,13 @@ LARGE = "for _ in range(5):\n    b'x' * (200 << 20)\nprint('done')"
 
 
 def test_memory_that_is_allocated_repeatedly_causes_few_page_faults() -> None:
-    skip_without_sandbox()
-    with SandboxCommandLineCodeExecutor() as executor:
-        faults = int(executor.execute_code_blocks([CodeBlock(REPEATED, "python")]).check().output)
-    assert faults < 10_000  # 2048 per round if freed memory is returned to the kernel
+    with sandbox() as executor:
+        # 2048 per round if freed memory is returned to the kernel
+        assert int(checked_output(executor, REPEATED)) < 10_000
 
 
 def test_very_large_blocks_of_memory_are_returned_to_the_kernel_at_once() -> None:
-    skip_without_sandbox()
     resident = "print(int(open('/proc/self/statm').read().split()[1]) * 4096)"
-    with SandboxCommandLineCodeExecutor(limits=Limits(memory_bytes=512 * MIB)) as executor:
-        result = executor.execute_code_blocks([CodeBlock(f"{LARGE}\n{resident}", "python")]).check()
-    done, left = result.output.split()
+    with sandbox(limits=Limits(memory_bytes=512 * MIB)) as executor:
+        done, left = checked_output(executor, f"{LARGE}\n{resident}").split()
     assert (done, int(left) < 100 * MIB) == ("done", True)

@@ -27,6 +27,8 @@ from cellblock.server.refusals import Refusal
 from cellblock.server.sessions.disk_quota import disk_bytes
 from cellblock.server.sessions.files import SessionFolder
 
+pytestmark = pytest.mark.depends_on_user
+
 _FLAGS = ("_FOLDER", "_READ", "_HANDLE", "_CREATE")
 _USES, _SWAPS = 300, 3000  # of each function, at least
 _SECRET_BYTES = 1 << 20

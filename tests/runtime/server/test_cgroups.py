@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -21,7 +20,10 @@ from cellblock.runtime.server.cgroups import remove_orphans
 from cellblock.sandbox import cgroups
 
 FOLDERS = cgroups.find_cgroups().folders
-pytestmark = pytest.mark.skipif(not FOLDERS, reason="control groups cannot be made here")
+pytestmark = [
+    pytest.mark.depends_on_user,
+    pytest.mark.skipif(not FOLDERS, reason="control groups cannot be made here"),
+]
 LIMITS = Limits(memory_bytes=256 << 20, processes=100)
 OWNER = """
 import asyncio, sys
@@ -62,23 +64,20 @@ def _processes_in(group: str) -> str:
     return found
 
 
-def test_the_next_server_removes_the_groups_of_a_killed_one() -> None:
-    async def main() -> None:
-        async with SandboxCommandLineCodeExecutor(limits=LIMITS) as executor:
-            assert executor.place.connection is not None
-            killed = executor.place.connection.pid
-            await executor.execute_code_blocks([CodeBlock("1", "python")])
-            assert cgroups_of(killed)
-            os.kill(killed, signal.SIGKILL)
-            wait_for_end(killed)
-            await executor.restart()
-            assert not cgroups_of(killed)
-            assert cgroups_of(living := executor.place.connection.pid)
-            async with SandboxCommandLineCodeExecutor(limits=LIMITS):
-                assert cgroups_of(living)
-        assert not cgroups_of(living)
-
-    asyncio.run(main())
+async def test_the_next_server_removes_the_groups_of_a_killed_one() -> None:
+    async with SandboxCommandLineCodeExecutor(limits=LIMITS) as executor:
+        assert executor.place.connection is not None
+        killed = executor.place.connection.pid
+        await executor.execute_code_blocks([CodeBlock("1", "python")])
+        assert cgroups_of(killed)
+        os.kill(killed, signal.SIGKILL)
+        wait_for_end(killed)
+        await executor.restart()
+        assert not cgroups_of(killed)
+        assert cgroups_of(living := executor.place.connection.pid)
+        async with SandboxCommandLineCodeExecutor(limits=LIMITS):
+            assert cgroups_of(living)
+    assert not cgroups_of(living)
 
 
 def test_clean_removes_the_groups_of_a_server_that_was_killed_with_its_owner(

@@ -11,6 +11,8 @@ import pytest
 
 from cellblock import CodeBlock, SandboxSessionCodeExecutor, SandboxSessionServer
 
+pytestmark = pytest.mark.depends_on_user
+
 PROGRAM = """
 import asyncio, contextlib, resource, sys
 from cellblock import *

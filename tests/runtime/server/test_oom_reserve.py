@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from cellblock.runtime import bootstrap
 from cellblock.runtime.linux import process_tree
+from tests.runtime.python_process import run_python
 
 CELLBLOCK = Path(bootstrap.__file__).resolve().parent.parent
 
@@ -58,10 +57,6 @@ print(*holders())
 
 
 def test_killed_processes_of_the_reserve_are_replaced_and_end_with_the_server() -> None:
-    argv = [sys.executable, "-I", "-S", "-c", PROGRAM, str(CELLBLOCK)]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    while any(process_tree.start_time(int(pid)) for pid in done.stdout.split()):
+    pids = run_python(PROGRAM, CELLBLOCK, isolated=True).split()
+    while any(process_tree.start_time(int(pid)) for pid in pids):
         time.sleep(0.01)

@@ -3,6 +3,7 @@
 import os
 import select
 import threading
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -40,40 +41,38 @@ def write_and_read(
     return read_all(pipes, thread)
 
 
-def test_two_streams_are_read_in_the_order_in_which_they_were_written() -> None:
+@pytest.fixture
+def pipes() -> Iterator[OutputPipes]:
     pipes = OutputPipes(None)
-    try:
-        pieces = [(number % 2, b"%d\n" % number) for number in range(400)]
-        assert b"".join(data for _, data in write_and_read(pipes, pieces)) == b"".join(
-            data for _, data in pieces
-        )
-    finally:
-        pipes.close()
+    yield pipes
+    pipes.close()
 
 
-def test_order_is_exact_again_after_one_stream_was_written_alone_for_long() -> None:
-    pipes = OutputPipes(None)
-    try:
-        pieces = [(0, b"x" * 100) for _ in range(2000)] + [
-            (number % 2, b"%d\n" % number) for number in range(1, 100)
-        ]
-        found = b"".join(data for _, data in write_and_read(pipes, pieces))
-        assert found[200_000 + 2 * 4 :] == b"".join(data for _, data in pieces)[200_000 + 2 * 4 :]
-        assert len(found) == sum(len(data) for _, data in pieces)
-    finally:
-        pipes.close()
+def joined(pieces: Iterable[tuple[object, bytes]]) -> bytes:
+    return b"".join(data for _, data in pieces)
 
 
-@pytest.mark.parametrize("sizes", [[1], [4096], [4097], [65536, 1], [1_000_000]])
-def test_every_byte_of_a_large_write_arrives(sizes: list[int]) -> None:
-    pipes = OutputPipes(None)
-    try:
-        pieces = [(1, os.urandom(size)) for size in sizes]
+def test_two_streams_are_read_in_the_order_in_which_they_were_written(pipes: OutputPipes) -> None:
+    pieces = [(number % 2, b"%d\n" % number) for number in range(400)]
+    assert joined(write_and_read(pipes, pieces)) == joined(pieces)
+
+
+def test_order_is_exact_again_after_one_stream_was_written_alone_for_long(
+    pipes: OutputPipes,
+) -> None:
+    alone = [(0, b"x" * 100) for _ in range(2000)]
+    pieces = [*alone, *((number % 2, b"%d\n" % number) for number in range(1, 100))]
+    found, start = joined(write_and_read(pipes, pieces)), 200_000 + 2 * 4
+    assert found[start:] == joined(pieces)[start:]
+    assert len(found) == len(joined(pieces))
+
+
+def test_every_byte_of_a_large_write_arrives(pipes: OutputPipes) -> None:
+    for size in (1, 4096, 4097, 65537, 1_000_000):
+        pieces = [(1, os.urandom(size))]
         found = write_and_read(pipes, pieces)
-        assert b"".join(data for _, data in found) == b"".join(data for _, data in pieces)
+        assert joined(found) == joined(pieces)
         assert {stream for stream, _ in found} == {"stderr"}
-    finally:
-        pipes.close()
 
 
 def test_reading_an_empty_pipe_returns_nothing_and_does_not_block() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -20,6 +21,7 @@ from cellblock.runtime.spec import CellLimits, ServerSpec, ZygoteSpec
 
 REQUEST = RunRequest(handshake.CellJob())
 SPEC = ServerSpec(ZygoteSpec(own_processes=True), CellLimits())
+NO_CGROUPS = CellCgroups([], [])
 
 
 class NoClient:
@@ -52,14 +54,44 @@ class OthersFirst(Scheduler):
         return self.go_first
 
 
-def test_no_cells_are_started_beside_ready_ones_while_other_pools_go_first() -> None:
-    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    zygote.setblocking(False)
-    pool = Pool(
-        NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=(scheduler := OthersFirst())
-    )
-    ready = Cell("ready", SPEC, CellCgroups([], []))
-    ready.request_fork(ours)
+class PoolOnSockets:
+    """Makes a pool and cells, and closes them at the end."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        zygote.setblocking(False)
+        for end in (self._ours, zygote):
+            stack.callback(end.close)
+
+    def make_pool(self, scheduler: Scheduler) -> Pool:
+        """Return a pool, which needs its cells to be closed before its sockets."""
+        return Pool(NoClient(), self._ours, 0, SPEC, NO_CGROUPS, scheduler=scheduler)
+
+    def make_cell(self, name: str) -> Cell:
+        """Return a cell without a process."""
+        cell = Cell(name, SPEC, NO_CGROUPS)
+        self._stack.callback(cell._peer.close)
+        self._stack.callback(cell.close)
+        return cell
+
+    def request_fork(self, cell: Cell) -> None:
+        """Request the process of a cell."""
+        cell.request_fork(self._ours)
+
+
+@pytest.fixture
+def sockets() -> Iterator[PoolOnSockets]:
+    with contextlib.ExitStack() as stack:
+        yield PoolOnSockets(stack)
+
+
+def test_no_cells_are_started_beside_ready_ones_while_other_pools_go_first(
+    sockets: PoolOnSockets,
+) -> None:
+    pool = sockets.make_pool(scheduler := OthersFirst())
+    ready = sockets.make_cell("ready")
+    sockets.request_fork(ready)
     pool._ready.append(ready)
     for number in range(4):
         pool.submit(Job(number, REQUEST, time.monotonic()))
@@ -68,37 +100,27 @@ def test_no_cells_are_started_beside_ready_ones_while_other_pools_go_first() -> 
     pool._ready.clear()
     pool.submit(Job(4, REQUEST, time.monotonic()))
     assert len(pool._starting) == 4  # would be fewer if the jobs before had started cells
-    for cell in (ready, *pool._starting):
+    for cell in pool._starting:
         cell.close()
-    for end in (ours, zygote):
-        end.close()
 
 
-def test_an_idle_pool_does_not_count_for_the_share_of_others() -> None:
-    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(
-        NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=(scheduler := Scheduler())
-    )
+def test_an_idle_pool_does_not_count_for_the_share_of_others(sockets: PoolOnSockets) -> None:
+    pool = sockets.make_pool(scheduler := Scheduler())
     scheduler.add(pool)
     scheduler.add(other := BusyPool(1))
     # It has one cell, and each of two pools may have one.
     assert scheduler.has_used_share(other, useful=2)
     pool._schedule_idle_work()
     assert not scheduler.has_used_share(other, useful=2)
-    for end in (ours, zygote):
-        end.close()
 
 
 def test_cells_pretouch_memory_only_while_all_pools_of_the_server_are_idle(
-    monkeypatch: pytest.MonkeyPatch,
+    sockets: PoolOnSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Independent of the load of this machine.
     monkeypatch.setattr(cellblock.runtime.server.pool, "has_idle_cpu", lambda: True)
-    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(
-        NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=(scheduler := Scheduler())
-    )
-    pool._ready.append(cell := Cell("ready", SPEC, CellCgroups([], [])))
+    pool = sockets.make_pool(scheduler := Scheduler())
+    pool._ready.append(cell := sockets.make_cell("ready"))
     scheduler.add(other := BusyPool(1))
     pool._pretouch()
     with pytest.raises(BlockingIOError):
@@ -106,50 +128,34 @@ def test_cells_pretouch_memory_only_while_all_pools_of_the_server_are_idle(
     other.cells = 0
     pool._pretouch()
     assert cell._peer.recv(10, socket.MSG_DONTWAIT) == handshake.PRETOUCH
-    cell.close()
-    cell._peer.close()
-    for end in (ours, zygote):
-        end.close()
 
 
 @pytest.mark.parametrize("seconds", [3600.0, 0.0])
 def test_idle_cells_stay_until_their_time_is_over_and_one_stays_for_ever(
-    seconds: float, monkeypatch: pytest.MonkeyPatch
+    seconds: float, sockets: PoolOnSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cellblock.runtime.server.pool, "_TRIM_AFTER", seconds)
-    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=Scheduler())
-    cells = [Cell(str(number), SPEC, CellCgroups([], [])) for number in range(8)]
+    pool = sockets.make_pool(Scheduler())
+    cells = [sockets.make_cell(str(number)) for number in range(8)]
     pool._ready.extend(cells)
     pool._schedule_idle_work()  # the last block has ended
     for _ in cells:
         pool.on_timer()
     assert list(pool._ready) == (cells if seconds else cells[-1:])
-    for cell in cells:
-        cell.close()
-        cell._peer.close()
-    for end in (ours, zygote):
-        end.close()
 
 
 def test_idle_cells_are_retired_also_after_all_waiting_blocks_were_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
+    sockets: PoolOnSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cellblock.runtime.server.pool, "_TRIM_AFTER", 0.0)
-    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=OthersFirst())
-    cells = [Cell(name, SPEC, CellCgroups([], [])) for name in ("first", "second")]
+    pool = sockets.make_pool(OthersFirst())
+    cells = [sockets.make_cell(name) for name in ("first", "second")]
     pool._ready.extend(cells)
     pool.submit(Job(1, REQUEST, time.monotonic()))
     pool._schedule_idle_work()  # the previous block has ended
     pool.cancel(1)
     pool.on_timer()
     assert list(pool._ready) == cells[1:]
-    for cell in cells:
-        cell.close()
-        cell._peer.close()
-    for end in (ours, zygote):
-        end.close()
 
 
 class BusyPool:

@@ -19,6 +19,8 @@ from cellblock.runtime.linux.process_tree import children, descendants, has_ende
 from cellblock.runtime.server.client import Client
 from cellblock.runtime.server.event_loop import EventLoop
 
+pytestmark = pytest.mark.depends_on_user
+
 PRELOAD = ["wave"]  # a server of our own: other tests of this process do not preload it
 IDLE = 5  # the mount broker, two zygotes, and a cell of two processes
 
@@ -28,45 +30,41 @@ async def until_idle(server: int) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD)
-        await executor.start()
-        assert executor.place.connection is not None
-        server = executor.place.connection.pid
-        await until_idle(server)
-        assert len(children(server)) == 2, (
-            "the mount broker and the zygote are not children of the server"
-        )
-        below = descendants(server)
-        os.kill(server, signal.SIGKILL)
-        while not all(map(has_ended, below)):
-            await asyncio.sleep(0.02)
-        await executor.stop()
-
-    asyncio.run(main())
+async def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(
+    tmp_path: Path,
+) -> None:
+    executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD)
+    await executor.start()
+    assert executor.place.connection is not None
+    server = executor.place.connection.pid
+    await until_idle(server)
+    assert len(children(server)) == 2, (
+        "the mount broker and the zygote are not children of the server"
+    )
+    below = descendants(server)
+    os.kill(server, signal.SIGKILL)
+    while not all(map(has_ended, below)):
+        await asyncio.sleep(0.02)
+    await executor.stop()
 
 
 @pytest.mark.slow  # the server waits 10 s
-def test_cells_that_are_not_needed_any_more_end(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD) as executor:
-            assert executor.place.connection is not None
-            server = executor.place.connection.pid
-            await until_idle(server)
-            block = CodeBlock(
-                "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)", "python"
-            )
-            running = asyncio.gather(*(executor.execute_code_blocks([block]) for _ in range(16)))
-            while len(descendants(server)) <= IDLE + 10:
-                await asyncio.sleep(0.02)
-            (tmp_path / "go").touch()
-            assert {result.exit_code for result in await running} == {0}
-            assert (many := len(descendants(server))) > IDLE + 2
-            while len(descendants(server)) >= many:
-                await asyncio.sleep(0.02)
-
-    asyncio.run(main())
+async def test_cells_that_are_not_needed_any_more_end(tmp_path: Path) -> None:
+    async with SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD) as executor:
+        assert executor.place.connection is not None
+        server = executor.place.connection.pid
+        await until_idle(server)
+        block = CodeBlock(
+            "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)", "python"
+        )
+        running = asyncio.gather(*(executor.execute_code_blocks([block]) for _ in range(16)))
+        while len(descendants(server)) <= IDLE + 10:
+            await asyncio.sleep(0.02)
+        (tmp_path / "go").touch()
+        assert {result.exit_code for result in await running} == {0}
+        assert (many := len(descendants(server))) > IDLE + 2
+        while len(descendants(server)) >= many:
+            await asyncio.sleep(0.02)
 
 
 def test_a_block_ends_by_sighup_although_its_caller_ignores_it() -> None:

@@ -31,10 +31,7 @@ MADE_FILES = {"etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}
 
 
 @pytest.mark.parametrize("form", ["docker", "podman", "oci-archive", "oci-dir"])
-def test_a_saved_image_has_the_files_of_a_container(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_a_saved_image_has_the_files_of_a_container(tmp_path: Path, form: str) -> None:
     engine = (docker_engine if form == "docker" else podman_engine).shared_engine()
     base, image = engine.test_image("shell"), f"cellblock-test-saved-{form}"
     engine.docker("build", "--tag", image, "-", data=DOCKERFILE.format(base=base).encode())

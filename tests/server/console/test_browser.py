@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,6 @@ from ..serving import Server, run_old
 _MISSING = [name for name in ("axe_playwright_python", "playwright") if find_spec(name) is None]
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed"),
     pytest.mark.skipif(bool(_MISSING), reason=f"not installed: {', '.join(_MISSING)}"),
 ]
@@ -53,20 +53,27 @@ def browser() -> Iterator[Any]:
         one.close()
 
 
+@contextlib.contextmanager
+def _new_page(browser: Any, **options: Any) -> Generator[Any]:
+    """Yield a page of a new browser profile."""
+    context = browser.new_context(**options)
+    one = context.new_page()
+    one.set_default_timeout(GUARD * 1000)
+    yield one
+    context.close()
+
+
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """Yield a page of a new browser profile, at whose end no script has failed."""
-    context = browser.new_context()
-    one = context.new_page()
-    one.set_default_timeout(GUARD * 1000)
     problems = list[str]()
 
     def note(error: object) -> None:
         problems.append(str(error))
 
-    one.on("pageerror", note)
-    yield one
-    context.close()
+    with _new_page(browser) as one:
+        one.on("pageerror", note)
+        yield one
     assert problems == []
 
 
@@ -124,6 +131,7 @@ def _wait_for_status(page: Any, status: str) -> None:
     page.locator("article.run").first.locator("[data-status]", has_text=status).wait_for()
 
 
+@pytest.mark.slow
 def test_everything_can_be_done_with_the_keyboard(
     server: Server, key: str, page: Any, tmp_path: Path
 ) -> None:
@@ -169,6 +177,7 @@ def test_everything_can_be_done_with_the_keyboard(
     page.get_by_role("heading", name="Sign in").wait_for()
 
 
+@pytest.mark.slow
 def test_output_comes_while_code_runs_and_changes_appear_without_reloading(
     server: Server, key: str, page: Any
 ) -> None:
@@ -186,6 +195,7 @@ def test_output_comes_while_code_runs_and_changes_appear_without_reloading(
         page.get_by_role("link", name="made-elsewhere").wait_for()
 
 
+@pytest.mark.slow
 def test_runs_of_other_doors_appear_and_end_without_reloading(
     server: Server, key: str, page: Any
 ) -> None:
@@ -207,6 +217,7 @@ def test_runs_of_other_doors_appear_and_end_without_reloading(
     assert page.locator("article.run").count() == 1
 
 
+@pytest.mark.slow
 def test_long_output_is_bounded_in_the_page(server: Server, key: str, page: Any) -> None:
     keyboard = _sign_in(page, server, key)
     keyboard.run("for n in range(60_000): print('line', n)\nprint('last', 'line')")
@@ -224,35 +235,32 @@ def test_tab_leaves_the_code_field(server: Server, key: str, page: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "code"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 1400)])
 def test_axe_finds_no_barrier(
     server: Server, key: str, browser: Any, scheme: str, width: int
 ) -> None:
-    context = browser.new_context(
-        color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
-    )
-    page = context.new_page()
-    page.set_default_timeout(GUARD * 1000)
-    page.goto(f"{server.url}/console")
-    _check(page)
-    keyboard = _sign_in(page, server, key)
-    _check(page)
-    keyboard.run(f"import sys; print('w', file=sys.stderr)\n{_PICTURE}")
-    _wait_for_status(page, "ok")
-    keyboard.write("Name of a new checkpoint (optional)", "before")
-    page.keyboard.press("Enter")
-    page.locator(".tree .name", has_text="before").wait_for()
-    page.get_by_text("Code of run").first.click()
-    _check(page)
-    keyboard.press("link", "Restore checkpoint before")
-    page.get_by_role("heading", name="Restore").wait_for()
-    _check(page)
-    context.clear_cookies()
-    _sign_in(page, server, server.keys.add(f"axe {scheme}", is_admin=True)[1])
-    for path in ("sessions", "usage", "log", "keys", "nothing"):
-        page.goto(f"{server.url}/console/{path}")
+    viewport = {"width": width, "height": 900}
+    with _new_page(browser, color_scheme=scheme, viewport=viewport, bypass_csp=True) as page:
+        page.goto(f"{server.url}/console")
         _check(page)
-    context.close()
+        keyboard = _sign_in(page, server, key)
+        _check(page)
+        keyboard.run(f"import sys; print('w', file=sys.stderr)\n{_PICTURE}")
+        _wait_for_status(page, "ok")
+        keyboard.write("Name of a new checkpoint (optional)", "before")
+        page.keyboard.press("Enter")
+        page.locator(".tree .name", has_text="before").wait_for()
+        page.get_by_text("Code of run").first.click()
+        _check(page)
+        keyboard.press("link", "Restore checkpoint before")
+        page.get_by_role("heading", name="Restore").wait_for()
+        _check(page)
+        page.context.clear_cookies()
+        _sign_in(page, server, server.keys.add(f"axe {scheme}", is_admin=True)[1])
+        for path in ("sessions", "usage", "log", "keys", "nothing"):
+            page.goto(f"{server.url}/console/{path}")
+            _check(page)
 
 
 def _check(page: Any) -> None:
@@ -271,6 +279,7 @@ def listener() -> Iterator[Listener]:
         yield one
 
 
+@pytest.mark.slow
 def test_nothing_of_hostile_output_runs_or_loads(
     server: Server, key: str, page: Any, listener: Listener
 ) -> None:
@@ -287,36 +296,27 @@ def test_nothing_of_hostile_output_runs_or_loads(
     assert listener.names("console") == {"sentinel"}
 
 
-@pytest.mark.parametrize("protection", ["policy", "cleaner"])
-def test_one_protection_alone_stops_scripts(
-    server: Server, key: str, browser: Any, listener: Listener, protection: str
-) -> None:
-    """Without the policy, the cleaner does, and without the cleaner, the policy."""
-    context = browser.new_context(bypass_csp=protection == "cleaner")
-    page, name = context.new_page(), f"only-{protection}"
-    page.set_default_timeout(GUARD * 1000)
-    keyboard = _sign_in(page, server, key)
-    if protection == "cleaner":
-        keyboard.run(_hostile(f"{listener.address}/{name}"))
-        _wait_for_status(page, "ok")
-        assert page.evaluate(_TRACES) == []
-    else:
-        _insert_probes(page, f"{listener.address}/{name}")
-    page.goto(f"{listener.address}/{name}/sentinel")
-    assert listener.names(name) == {"sentinel"}
-    context.close()
-
-
-def test_without_both_protections_the_probes_reach_the_listener(
+@pytest.mark.slow
+def test_each_of_two_protections_stops_scripts_alone(
     server: Server, key: str, browser: Any, listener: Listener
 ) -> None:
-    context = browser.new_context(bypass_csp=True)
-    page = context.new_page()
-    page.set_default_timeout(GUARD * 1000)
-    _sign_in(page, server, key)
-    _insert_probes(page, f"{listener.address}/open")
-    listener.wait_for("open", set(_PAGES))
-    context.close()
+    """Without the policy, the cleaner does, and without the cleaner, the policy."""
+    with _new_page(browser, bypass_csp=True) as page:
+        keyboard = _sign_in(page, server, key)
+        keyboard.run(_hostile(f"{listener.address}/cleaner"))
+        _wait_for_status(page, "ok")
+        assert page.evaluate(_TRACES) == []
+        page.goto(f"{listener.address}/cleaner/sentinel")
+        assert listener.names("cleaner") == {"sentinel"}
+    with _new_page(browser) as page:
+        _sign_in(page, server, key)
+        _insert_probes(page, f"{listener.address}/policy")
+        page.goto(f"{listener.address}/policy/sentinel")
+        assert listener.names("policy") == {"sentinel"}
+    with _new_page(browser, bypass_csp=True) as page:  # without both, the probes reach it
+        _sign_in(page, server, key)
+        _insert_probes(page, f"{listener.address}/open")
+        listener.wait_for("open", set(_PAGES))
 
 
 _INSERT = "document.querySelector('main').insertAdjacentHTML('beforeend', html)"

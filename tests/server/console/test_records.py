@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import httpx
-import pytest
 from sqlalchemy import insert
 
 from cellblock.server.console.usage_chart import MEASURES, usage_chart
@@ -17,8 +16,8 @@ from cellblock.server.state.tables import AuditRow
 from cellblock.server.state.usage import DailyUsage
 
 from ..rest.requesting import wait_for
-from ..serving import Server, serving
-from .visiting import browsing, run, text_of, visiting
+from ..serving import Server
+from .visiting import run, text_of, visiting
 
 _CPU, _RUNS, _ = MEASURES
 
@@ -43,16 +42,13 @@ def test_bars_have_a_part_for_each_key_and_the_longest_is_full() -> None:
     ]  # fmt: skip
 
 
-def test_keys_beyond_the_colours_share_the_last_one() -> None:
-    usage = [_usage(str(number), 0, runs=100 - number) for number in range(10)]
-    chart = usage_chart(usage, _RUNS, 0, 0)
-    assert [each.colour for each in chart.totals] == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
-
-
-def test_days_without_usage_have_no_bar() -> None:
+def test_days_without_usage_have_no_bar_and_keys_beyond_the_colours_share_the_last_one() -> None:
     (bar,) = usage_chart([_usage("a", 0)], _CPU, 0, 0).bars
     assert bar.parts[0].width == 0.0
     assert usage_chart([], _CPU, 0, 1).totals == []
+    usage = [_usage(str(number), 0, runs=100 - number) for number in range(10)]
+    chart = usage_chart(usage, _RUNS, 0, 0)
+    assert [each.colour for each in chart.totals] == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
 
 
 def test_the_newest_records_come_first_and_older_ones_after_them(tmp_path: Path) -> None:
@@ -94,14 +90,8 @@ def _if_contains(answer: httpx.Response, part: str) -> str:
     return answer.text if part in answer.text else ""
 
 
-@pytest.mark.parametrize("path", ["/usage?days=1", "/usage?measure=x", "/log?before=-1"])
-def test_addresses_that_are_not_valid_are_refused(visitor: httpx.Client, path: str) -> None:
-    answer = visitor.get(path)
-    assert answer.status_code == 400
-    assert "Choose" in text_of(answer)
-
-
-def test_a_server_without_keys_has_no_records(tmp_path: Path) -> None:
-    with serving(tmp_path, "--no-auth") as server, browsing(server) as client:
-        assert client.get("/usage").status_code == client.get("/log").status_code == 404
-        assert "/console/usage" not in client.get("/playground").text
+def test_addresses_that_are_not_valid_are_refused(visitor: httpx.Client) -> None:
+    for path in ("/usage?days=1", "/usage?measure=x", "/log?before=-1"):
+        answer = visitor.get(path)
+        assert answer.status_code == 400, path
+        assert "Choose" in text_of(answer)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import httpx
-import pytest
 
 from cellblock.server.console.sign_ins import SIGN_IN_SECONDS, SignIns
 
+from ..conftest import Servers
 from ..rest.requesting import wait_for
-from ..serving import Server, serving
+from ..serving import Server
 from .visiting import SAME_ORIGIN, browsing, send, text_of, visiting
 
-PAGES = ["/", "/playground", "/sessions", "/sessions/a", "/runs/a", "/runs/a/events", "/nothing"]
 
-
-@pytest.mark.parametrize("path", PAGES)
-def test_pages_lead_to_the_form_before_signing_in(server: Server, path: str) -> None:
+def test_pages_lead_to_the_form_before_signing_in(server: Server) -> None:
+    pages = [
+        "/",
+        "/playground",
+        "/sessions",
+        "/sessions/a",
+        "/runs/a",
+        "/runs/a/events",
+        "/nothing",
+    ]
     with browsing(server) as client:
-        answer = client.get(path)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/console/sign-in")
+        answers = [client.get(path) for path in pages]
+    found = {(answer.status_code, answer.headers["location"]) for answer in answers}
+    assert found == {(303, "/console/sign-in")}
 
 
 def test_a_key_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(
@@ -71,9 +77,8 @@ def test_sign_ins_expire_and_the_oldest_of_a_key_are_ended() -> None:
     assert sign_ins.find(other) is None
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+def test_forms_of_other_sites_change_nothing(visitor: httpx.Client) -> None:
+    for headers in (
         {},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
@@ -82,15 +87,11 @@ def test_sign_ins_expire_and_the_oldest_of_a_key_are_ended() -> None:
         {"Origin": "https://example.org"},
         {"Origin": "http://127.0.0.1:1"},
         {"Origin": "http://[", "Sec-Fetch-Site": "cross-site"},
-    ],
-)
-def test_forms_of_other_sites_change_nothing(
-    visitor: httpx.Client, headers: dict[str, str]
-) -> None:
-    for path in ("/sessions", "/sign-out", "/runs"):
-        answer = visitor.post(path, data={"id": "forged", "code": "1"}, headers=headers)
-        assert answer.status_code == 403
-        assert "page of another site" in text_of(answer)
+    ):
+        for path in ("/sessions", "/sign-out", "/runs"):
+            answer = visitor.post(path, data={"id": "forged", "code": "1"}, headers=headers)
+            assert answer.status_code == 403, headers
+            assert "page of another site" in text_of(answer)
     page = visitor.get("/sessions")
     assert page.status_code == 200
     assert "forged" not in page.text
@@ -103,24 +104,15 @@ def test_browsers_that_send_only_an_origin_can_send_forms(
     assert answer.status_code == 303
 
 
-def test_the_console_of_a_server_without_keys_says_so(tmp_path: Path) -> None:
-    with serving(tmp_path, "--no-auth") as server, browsing(server) as client:
+def test_the_console_of_a_server_without_keys_says_so(servers: Servers) -> None:
+    with browsing(servers("--no-auth")) as client:
         page = client.get("/playground")
         assert "This server has no keys" in page.text
+        assert "/console/usage" not in page.text
+        assert client.get("/usage").status_code == client.get("/log").status_code == 404
         assert client.get("/sign-in").headers["location"] == "/console/"
         assert client.get("/playground", headers={"Host": "example.org"}).status_code == 403
         assert client.post("/sessions", data={}).status_code == 403
-
-
-def test_cookies_over_tls_belong_to_one_host(tmp_path: Path) -> None:
-    with serving(tmp_path, "--self-signed") as server:
-        key = server.add_key("tls")
-        with httpx.Client(base_url=f"{server.url}/console", verify=False) as client:
-            answer = client.post("/sign-in", data={"key": key}, headers=SAME_ORIGIN)
-            assert client.get("/sessions").status_code == 200
-    cookie = answer.headers["set-cookie"]
-    assert cookie.startswith("__Host-cellblock=")
-    assert {"Secure", "HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
 
 
 def test_the_log_names_the_key_and_neither_its_secret_nor_code(server: Server, key: str) -> None:

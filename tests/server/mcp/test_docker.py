@@ -4,62 +4,48 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from tests.containers import docker_engine
 from tests.executors.session import session_image
-from tests.server.mcp.mcp_client import (
-    COMMAND,
-    call,
-    call_refused,
-    run_async,
-    run_code,
-)
+from tests.server.mcp.mcp_client import Tools, tools_of
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def image() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield session_image.use_session_image(patch)
+def test_code_and_files_are_in_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcp import Client, StdioServerParameters
 
-
-def test_code_and_files_are_in_a_container(image: str, tmp_path: Path) -> None:
+    image = session_image.use_session_image(monkeypatch)
+    options = ["--executor", "docker", "--image", image, "--timeout", "5"]
     server = StdioServerParameters(
         command=sys.executable,
-        args=[*COMMAND, "--executor", "docker", "--image", image, "--timeout", "5"],
+        args=["-m", "cellblock", "mcp", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
+    with tools_of(Client(server)) as tools:
+        _use(tools)
+        assert containers_of(tmp_path) != []
+    assert containers_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
-    async def check() -> None:
-        async with Client(server) as client:
-            await run_code(client, "x = 6; open('made.txt', 'w').write('from code') and None")
-            assert (await run_code(client, "x * 7"))["stdout"] == "42\n"
-            await call(client, "write_file", path="in/given.txt", content="given")
-            shell = await run_code(client, "cat /mnt/data/in/given.txt", language="bash")
-            assert shell["stdout"] == "given"
-            files = (await call(client, "list_files"))["files"]
-            assert [each["path"] for each in files] == ["in", "in/given.txt", "made.txt"]
-            assert (await call(client, "read_file", path="made.txt"))["content"] == "from code"
-            late = await run_code(client, "while True: pass", timeout_seconds=1)
-            assert late["outcome"] == "timeout"
-            await call(client, "checkpoint", name="a")
-            await run_code(client, "x = 7; open('made.txt', 'w').close()")
-            await call(client, "restore", name="a")
-            assert (await run_code(client, "print(x, open('made.txt').read())"))["stdout"] == (
-                "6 from code\n"
-            )
-            assert "--executor docker" in await call_refused(client, "fork")
-            assert containers_of(tmp_path) != []
-        assert containers_of(tmp_path) == []
-        assert list(tmp_path.iterdir()) == []
 
-    run_async(check())
+def _use(tools: Tools) -> None:
+    tools.run("x = 6; open('made.txt', 'w').write('from code') and None")
+    assert tools.run("x * 7")["stdout"] == "42\n"
+    tools.data("write_file", path="in/given.txt", content="given")
+    assert tools.run("cat /mnt/data/in/given.txt", language="bash")["stdout"] == "given"
+    files = tools.data("list_files")["files"]
+    assert [each["path"] for each in files] == ["in", "in/given.txt", "made.txt"]
+    assert tools.data("read_file", path="made.txt")["content"] == "from code"
+    assert tools.run("while True: pass", timeout_seconds=1)["outcome"] == "timeout"
+    tools.data("checkpoint", name="a")
+    tools.run("x = 7; open('made.txt', 'w').close()")
+    tools.data("restore", name="a")
+    assert tools.run("print(x, open('made.txt').read())")["stdout"] == "6 from code\n"
+    assert "--executor docker" in tools.refusal("fork")
 
 
 def containers_of(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A client of the interface, with a session for each test."""
+"""A session for each test."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-
-from ..serving import Server
-
-
-@pytest.fixture
-def api(server: Server, key: str) -> Iterator[httpx.Client]:
-    """Yield a client of the paths below /v1."""
-    with server.client(key, "/v1") as client:
-        yield client
 
 
 @pytest.fixture

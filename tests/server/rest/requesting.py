@@ -56,5 +56,5 @@ def parse_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
 def wait_for(condition: Callable[[], Any]) -> Any:
     """Return the first true value of `condition`."""
     while not (found := condition()):
-        time.sleep(0.01)
+        time.sleep(0.03)
     return found

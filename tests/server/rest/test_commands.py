@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 
 from cellblock.server.owners import Quotas
 
-from ..serving import Server, leaving_post, serving
+from ..serving import Server, leaving_post
 from .requesting import FOREVER, parse_events, run, start, wait_for
 
 
@@ -49,6 +48,7 @@ def test_a_command_does_not_wait_for_the_code_of_its_session(
     api.post(f"{path}/cancel")
 
 
+@pytest.mark.slow
 def test_long_output_keeps_its_beginning(api: httpx.Client, session: str) -> None:
     done = command(api, session, "head -c 100000 /dev/zero | tr '\\0' x", max_output_bytes=10)
     assert (done["stdout"], done["truncated"]) == ("x" * 10, True)
@@ -82,9 +82,8 @@ def test_a_client_that_leaves_ends_its_command(
     wait_for(lambda: command(api, session, "pgrep -x sleep")["exit_code"] == 1)
 
 
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
+def test_what_cannot_be_run_is_refused_by_name(api: httpx.Client, session: str) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"command": []}, "command"),
         ({"command": "a\0b"}, "NUL"),
         ({"command": "true", "cwd": "missing"}, "missing"),
@@ -93,30 +92,29 @@ def test_a_client_that_leaves_ends_its_command(
         ({"command": "true", "max_output_bytes": 1 << 30}, "max_output_bytes"),
         ({"command": "true", "user": "root"}, "user"),
         ({}, "command"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_by_name(
-    api: httpx.Client, session: str, body: dict[str, Any], text: str
+    ]
+    for body, text in cases:
+        answer = api.post(f"{session}/commands", json=body)
+        assert answer.status_code == 400, answer.text
+        assert text in answer.json()["error"]["message"]
+        answer = api.post(f"{session}/commands", json={**body, "stream": True})
+        assert answer.status_code == 400, body
+
+
+def test_a_slow_reader_keeps_no_place_of_a_command_that_has_ended(
+    server: Server,
 ) -> None:
-    answer = api.post(f"{session}/commands", json=body)
-    assert answer.status_code == 400, answer.text
-    assert text in answer.json()["error"]["message"]
-    answer = api.post(f"{session}/commands", json={**body, "stream": True})
-    assert answer.status_code == 400
-
-
-def test_a_slow_reader_keeps_no_place_of_a_command_that_has_ended(tmp_path: Path) -> None:
-    with serving(tmp_path, "--max-running", "1") as server:
-        with server.client(server.add_key("slow"), "/v1") as api:
-            slow, other = (f"/sessions/{api.post('/sessions').json()['id']}" for _ in range(2))
-            body = {"command": "head -c 9000000 /dev/zero | tr '\\0' x", "stream": True}
-            with api.stream("POST", f"{slow}/commands", json=body) as answer:
-                events = parse_events(answer.iter_lines())
-                next(events)  # and not the rest, for which the connection has no room
-                assert command(api, other, "echo beside")["stdout"] == "beside\n"
-                *output, ended = events
-            assert sum(len(each.data["text"]) for each in output) > 8_000_000
-            assert ended.name == "ended"
+    key = server.add_key("one at a time", Quotas(running=1))
+    with server.client(key, "/v1") as one:
+        slow, other = (f"/sessions/{one.post('/sessions').json()['id']}" for _ in range(2))
+        body = {"command": "head -c 9000000 /dev/zero | tr '\\0' x", "stream": True}
+        with one.stream("POST", f"{slow}/commands", json=body) as answer:
+            events = parse_events(answer.iter_lines())
+            next(events)  # and not the rest, for which the connection has no room
+            assert command(one, other, "echo beside")["stdout"] == "beside\n"
+            *output, ended = events
+        assert sum(len(each.data["text"]) for each in output) > 8_000_000
+        assert ended.name == "ended"
 
 
 def test_a_command_has_no_idempotency_key(api: httpx.Client, session: str) -> None:
@@ -147,21 +145,6 @@ def test_a_key_sees_and_ends_only_commands_of_its_own(server: Server, api: httpx
         assert command(api, path, "pgrep -x sleep; kill -9 -1")["stdout"] == ""
         assert command(other, theirs, "pgrep -x sleep | wc -l")["stdout"] == "1\n"
     api.delete(path)
-
-
-def test_commands_count_as_runs_of_their_key(tmp_path: Path) -> None:
-    with serving(tmp_path, "--max-queued", "1") as server:
-        key = server.add_key("one at a time", Quotas(running=1))
-        with server.client(key, "/v1") as api, ThreadPoolExecutor() as pool:
-            path = f"/sessions/{api.post('/sessions').json()['id']}"
-            body = {"command": "touch begun; while [ ! -e go ]; do sleep 0.01; done"}
-            first = pool.submit(api.post, f"{path}/commands", json=body)
-            wait_for(lambda: api.get(f"{path}/files/begun").status_code == 200)
-            others = [pool.submit(api.post, f"{path}/commands", json=body) for _ in range(2)]
-            wait_for(lambda: any(other.done() for other in others))  # one waits, one is refused
-            assert api.put(f"{path}/files/go").status_code == 200
-            assert first.result().json()["exit_code"] == 0
-            assert sorted(other.result().status_code for other in others) == [200, 429]
 
 
 def test_copies_are_refused_while_a_command_runs_unless_it_may_be_ended(

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.server.serving import Server, serving
-from tests.server.state.reading import read_audit, read_usage
+from tests.server.state.reading import read_audit, read_usage, records_of
 
+from ..conftest import Servers
 from .requesting import run, wait_for
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("records")
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server whose log has what two keys have done."""
-    with serving(folder, "--name", "one") as one:
+    with serving(tmp_path_factory.mktemp("records"), "--name", "one") as one:
         for name in ("first", "second"):
             with one.client(one.add_key(name), "/v1") as client:
                 client.post("/sessions", json={"id": f"of-{name}"})
                 run(client, f"/sessions/of-{name}", "1")
                 client.put(f"/sessions/of-{name}/files/a", content=b"123")
                 client.post(f"/sessions/of-{name}/fork", json={"id": f"fork-of-{name}"})
-        wait_for(lambda: len(_command_rows(folder)) >= 12)
+            records_of(one, name, 6)
         yield one
-
-
-def _command_rows(folder: Path, *options: str) -> list[dict[str, Any]]:
-    return read_audit(f"sqlite:///{folder}/server.db", *options)
 
 
 @pytest.fixture
@@ -76,10 +67,10 @@ def test_a_key_sees_its_own_records_whatever_it_asks_for(first: httpx.Client) ->
     assert _records(first, key="first") == _records(first, session="of-first") == []
 
 
-def test_an_administrator_gets_the_rows_of_the_command(admin: httpx.Client, folder: Path) -> None:
+def test_an_administrator_gets_the_rows_of_the_command(admin: httpx.Client, server: Server) -> None:
     for query in ({"key": "first"}, {"session": "fork-of-second"}, {"action": "fork"}):
         options = [part for name, value in query.items() for part in (f"--{name}", value)]
-        rows = _command_rows(folder, *options)
+        rows = read_audit(server.database, *options)
         assert rows
         found = [_without_nulls(each) for each in _records(admin, **query)][::-1]
         assert found == [_without_nulls(each) for each in rows]
@@ -123,22 +114,20 @@ def test_pages_have_each_record_once(admin: httpx.Client) -> None:
     assert len(found) > 4
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("since", "yesterday"), ("until", "2024-13-01"), ("before", "-1"), ("before", "x"),
-    ("limit", "0"), ("limit", "1001"), ("sesion", "a"),
-])  # fmt: skip
-def test_parameters_that_are_not_valid_are_named(
-    admin: httpx.Client, name: str, value: str
-) -> None:
-    answer = admin.get("/audit", params={name: value})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidRequest")
-    assert f"'{name}' is not valid" in answer.json()["error"]["message"]
+def test_parameters_that_are_not_valid_are_named(admin: httpx.Client) -> None:
+    for name, value in (
+        ("since", "yesterday"), ("until", "2024-13-01"), ("before", "-1"), ("before", "x"),
+        ("limit", "0"), ("limit", "1001"), ("sesion", "a"),
+    ):  # fmt: skip
+        answer = admin.get("/audit", params={name: value})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidRequest")
+        assert f"'{name}' is not valid" in answer.json()["error"]["message"]
 
 
 def test_usage_is_that_of_the_command_and_of_others_only_for_administrators(
-    first: httpx.Client, admin: httpx.Client, folder: Path
+    first: httpx.Client, admin: httpx.Client, server: Server
 ) -> None:
-    rows = read_usage(f"sqlite:///{folder}/server.db", "--key", "first")
+    rows = read_usage(server.database, "--key", "first")
     assert [(each["sessions"], each["runs"]) for each in rows] == [(2, 1)]
     assert admin.get("/usage", params={"key": "first"}).json()["usage"] == rows
     assert {"first", "second"} <= {each["key_name"] for each in admin.get("/usage").json()["usage"]}
@@ -147,8 +136,8 @@ def test_usage_is_that_of_the_command_and_of_others_only_for_administrators(
     assert admin.get("/usage", params={"since": "2100-01-01"}).json()["usage"] == []
 
 
-def test_a_server_without_keys_has_no_records(tmp_path: Path) -> None:
-    with serving(tmp_path, "--no-auth") as server, server.client(None, "/v1") as client:
+def test_a_server_without_keys_has_no_records(servers: Servers) -> None:
+    with servers("--no-auth").client(None, "/v1") as client:
         for path in ("/audit", "/usage"):
             answer = client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NotFound")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from cellblock.server.owners import Quotas
 
-from ..serving import Server, leaving_post, serving
-from .requesting import FOREVER, run, start, wait_for
+from ..conftest import Servers
+from ..serving import Server, leaving_post, run_old
+from .requesting import FOREVER, parse_events, run, start, wait_for
 
 
 def test_a_run_answers_with_everything_that_it_did(api: httpx.Client, session: str) -> None:
@@ -23,17 +23,6 @@ def test_a_run_answers_with_everything_that_it_did(api: httpx.Client, session: s
     assert result["displays"] == [{"text/plain": "42"}]
     assert result["files"] == ["f"]
     assert result["usage"]["wall_seconds"] > 0
-
-
-def test_variables_stay_in_a_session(api: httpx.Client, session: str) -> None:
-    run(api, session, "x = 6")
-    assert run(api, session, "print(x * 7)")["stdout"] == "42\n"
-
-
-def test_a_run_of_its_own_leaves_no_session(api: httpx.Client) -> None:
-    info = api.post("/runs", json={"code": "print(6 * 7)"}).json()
-    assert (info["session_id"], info["result"]["stdout"]) == (None, "42\n")
-    assert api.get("/sessions").json() == {"sessions": []}
 
 
 def test_a_run_of_its_own_is_a_fresh_process_that_shows_its_last_value(api: httpx.Client) -> None:
@@ -49,7 +38,9 @@ def test_a_run_of_its_own_has_no_session_that_others_see(api: httpx.Client) -> N
     path = start(api, "", FOREVER)
     wait_for(lambda: api.get(path).json()["status"] == "running")
     assert api.get("/sessions").json() == {"sessions": []}
-    assert api.post(f"{path}/cancel").json()["result"]["outcome"] == "cancelled"
+    info = api.post(f"{path}/cancel").json()
+    assert (info["session_id"], info["result"]["outcome"]) == (None, "cancelled")
+    assert api.get("/sessions").json() == {"sessions": []}
 
 
 def test_a_program_that_fails_is_a_result(api: httpx.Client, session: str) -> None:
@@ -60,19 +51,38 @@ def test_a_program_that_fails_is_a_result(api: httpx.Client, session: str) -> No
 
 
 def test_a_time_limit_is_a_result(api: httpx.Client, session: str) -> None:
-    result = run(api, session, FOREVER, timeout_seconds=0.5)
+    result = run(api, session, FOREVER, timeout_seconds=0.3)
     assert (result["exit_code"], result["outcome"]) == (124, "timeout")
     assert result["stdout"] == "begun\n"
 
 
-def test_values_that_json_lacks_do_not_break_the_answer(api: httpx.Client, session: str) -> None:
-    code = (
-        "from IPython.display import display\n"
-        "display({'application/json': {'a': float('nan'), 'b': float('inf')}}, raw=True)\n"
-        "print('\\x00\\x1b\\ufffe')"
-    )
-    result = run(api, session, code)
-    assert result["displays"][0]["application/json"] == {"a": None, "b": None}
+_DISPLAY = """from IPython.display import display
+def nested(depth): return [nested(depth - 1)] if depth else 0
+display({{"application/json": {}}}, raw=True)
+print("\\x00\\x1b\\ufffe", "after")"""
+
+
+def test_runs_end_whatever_they_display(api: httpx.Client, session: str) -> None:
+    for value, shown in (
+        ("nested(900)", "nested more than 100 deep"),
+        ("nested(700)", "nested more than 100 deep"),
+        ("{'a': float('nan'), 'b': float('inf')}", {"a": None, "b": None}),
+        ("'\\ud800'", None),
+    ):
+        body = {"code": _DISPLAY.format(value)}
+        answer = api.post(f"{session}/runs", json=body)
+        result = json.loads(answer.text, parse_constant=_refuse_constant)["result"]
+        assert (result["exit_code"], result["stdout"][-6:]) == (0, "after\n")
+        if isinstance(shown, dict):
+            assert result["displays"][0]["application/json"] == shown
+        assert ("nested more than" in result["stderr"]) == isinstance(shown, str), value
+        answer = api.post(f"{session}/runs", json={**body, "stream": True})
+        assert [*parse_events(answer.iter_lines())][-1].name == "ended"
+        assert run(api, session, "1")["exit_code"] == 0
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def test_a_run_in_the_background_can_be_requested_later(api: httpx.Client, session: str) -> None:
@@ -151,29 +161,35 @@ def test_deleting_a_session_cancels_its_runs(api: httpx.Client, session: str) ->
         assert ended["result"]["outcome"] == "cancelled"
 
 
-def test_sigterm_ends_runs_in_the_background(tmp_path: Path) -> None:
+def test_a_full_queue_refuses_runs_and_commands_of_every_door(servers: Servers) -> None:
+    server = servers("--max-queued", "1")
+    key = server.add_key("one at a time", Quotas(running=1))
     with (
-        serving(tmp_path) as server,
-        server.client(server.add_key("a"), "/v1") as api,
-    ):
-        path = start(api, f"/sessions/{api.post('/sessions').json()['id']}", FOREVER)
-        wait_for(lambda: api.get(path).json()["status"] == "running")
-
-
-def test_a_full_queue_refuses_runs_in_every_mode(tmp_path: Path) -> None:
-    with (
-        serving(tmp_path, "--max-queued", "1") as server,
-        server.client(server.add_key("a", Quotas(running=1)), "/v1") as api,
+        server.client(key, "/v1") as api,
+        server.client(key) as azure,
+        ThreadPoolExecutor() as pool,
     ):
         session = f"/sessions/{api.post('/sessions').json()['id']}"
         paths = [start(api, session, FOREVER) for _ in range(2)]
-        for mode in ({}, {"background": True}, {"stream": True}):
-            answer = api.post(f"{session}/runs", json={"code": "1", **mode})
+        command = {"command": "touch begun; while [ ! -e go ]; do sleep 0.01; done"}
+        for answer in (
+            api.post(f"{session}/runs", json={"code": "1"}),
+            api.post(f"{session}/runs", json={"code": "1", "background": True}),
+            api.post(f"{session}/runs", json={"code": "1", "stream": True}),
+            api.post(f"{session}/commands", json=command),
+            run_old(azure, "1", "other"),
+        ):
             assert answer.status_code == 429
             assert int(answer.headers["retry-after"]) >= 1
         for path in paths:
             api.post(f"{path}/cancel")
-        assert run(api, session, "print('free')")["stdout"] == "free\n"
+        first = pool.submit(api.post, f"{session}/commands", json=command)
+        wait_for(lambda: api.get(f"{session}/files/begun").status_code == 200)
+        others = [pool.submit(api.post, f"{session}/commands", json=command) for _ in range(2)]
+        wait_for(lambda: any(other.done() for other in others))  # one waits, one is refused
+        assert api.put(f"{session}/files/go").status_code == 200
+        assert first.result().json()["exit_code"] == 0
+        assert sorted(other.result().status_code for other in others) == [200, 429]
 
 
 def test_runs_belong_to_their_key(server: Server, api: httpx.Client, session: str) -> None:
@@ -192,9 +208,8 @@ def test_runs_belong_to_their_key(server: Server, api: httpx.Client, session: st
     assert api.post(f"{path}/cancel").json()["result"]["outcome"] == "cancelled"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_malformed_body_is_refused(api: httpx.Client, session: str) -> None:
+    for body in (
         b"",
         b"[]",
         b"\xff",
@@ -203,22 +218,20 @@ def test_runs_belong_to_their_key(server: Server, api: httpx.Client, session: st
         b'{"code": "1", "timeout_seconds": 0}',
         b'{"code": "1", "stream": "yes"}',
         b'{"code": "1", "unknown": 1}',
-    ],
-)
-def test_a_malformed_body_is_refused(api: httpx.Client, session: str, body: bytes) -> None:
-    answer = api.post(f"{session}/runs", content=body)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidRequest")
+    ):
+        answer = api.post(f"{session}/runs", content=body)
+        assert answer.status_code == 400, body
+        assert answer.json()["error"]["code"] == "InvalidRequest"
 
 
-@pytest.mark.parametrize("language", ["sql", "json", "text", "diff", "html", "CSS", "cobol"])
-def test_a_language_that_does_not_run_is_refused(
-    api: httpx.Client, session: str, language: str
-) -> None:
-    body = {"code": "# filename: saved\n", "language": language}
-    for path, mode in (("/runs", {}), (f"{session}/runs", {"background": True})):
-        answer = api.post(path, json={**body, **mode})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidRequest")
-        assert "python, sh, bash, pwsh, javascript" in answer.json()["error"]["message"]
+def test_a_language_that_does_not_run_is_refused(api: httpx.Client, session: str) -> None:
+    for language in ("sql", "json", "text", "diff", "html", "CSS", "cobol"):
+        body = {"code": "# filename: saved\n", "language": language}
+        for path, mode in (("/runs", {}), (f"{session}/runs", {"background": True})):
+            answer = api.post(path, json={**body, **mode})
+            assert answer.status_code == 400, language
+            assert answer.json()["error"]["code"] == "InvalidRequest"
+            assert "python, sh, bash, pwsh, javascript" in answer.json()["error"]["message"]
     assert api.get(f"{session}/files").json() == {"files": []}
 
 

@@ -21,14 +21,12 @@ def test_a_session_is_created_once_for_an_identifier(api: httpx.Client) -> None:
     assert api.delete("/sessions/mine").status_code == 404
 
 
-@pytest.mark.parametrize("identifier", ["", "..", "a/b", "a b", "x" * 129, "é", 1, "a\n"])
-def test_identifiers_that_no_path_can_name_are_refused(
-    api: httpx.Client, identifier: object
-) -> None:
-    answer = api.post("/sessions", json={"id": identifier})
-    assert answer.status_code == 400
-    if isinstance(identifier, str):
+def test_identifiers_that_no_path_can_name_are_refused(api: httpx.Client) -> None:
+    for identifier in ("", "..", "a/b", "a b", "x" * 129, "é", "a\n"):
+        answer = api.post("/sessions", json={"id": identifier})
+        assert answer.status_code == 400, identifier
         assert "use 1 to 128 ASCII letters" in answer.json()["error"]["message"]
+    assert api.post("/sessions", json={"id": 1}).status_code == 400
 
 
 def test_a_restart_deletes_variables_and_keeps_files(api: httpx.Client, session: str) -> None:

@@ -34,23 +34,19 @@ async def main():
         blocks = [CodeBlock(code=code, language="python")]
         return await executor.execute_code_blocks(blocks, CancellationToken())
 
-    result = await run("x = 41\nprint('hi')")
-    print(result.exit_code, repr(result.output))
-    result = await run("x + 1")
-    print(result.exit_code, repr(result.output))
-    result = await run("add(2, 3)")
-    print(result.exit_code, repr(result.output))
+    for code, output in (("x = 41\nprint('hi')", "hi\n"), ("x + 1", "42"), ("add(2, 3)", "5")):
+        result = await run(code)
+        assert (result.exit_code, result.output) == (0, output)
     result = await run("1/0")
-    print(result.exit_code, "ZeroDivisionError" in result.output)
+    assert (result.exit_code, "ZeroDivisionError" in result.output) == (1, True)
     (folder / "two words.txt").write_text("content")
     await executor.upload_files(["two words.txt"], CancellationToken())
-    print(await executor.get_file_list(CancellationToken()))
+    assert await executor.get_file_list(CancellationToken()) == ["two words.txt"]
     result = await run("open('out.txt', 'w').write(open('two words.txt').read().upper())")
-    print(result.exit_code)
+    assert result.exit_code == 0
     await executor.download_files(["out.txt"], CancellationToken())
-    print((folder / "out.txt").read_text())
-    packages = await executor.get_available_packages(CancellationToken())
-    print("pip" in packages or len(packages) > 0)
+    assert (folder / "out.txt").read_text() == "CONTENT"
+    assert len(await executor.get_available_packages(CancellationToken())) > 0
 
 
 asyncio.run(main())

@@ -11,9 +11,12 @@ URL, _ = sys.argv[1:]
 folder = Path(tempfile.mkdtemp())
 (folder / "a.txt").write_text("content")
 tool = AzureCodeInterpreterToolSpec(pool_management_endpoint=URL, local_save_path=str(folder))
-print(tool.code_interpreter("x = 41")["properties"]["status"])
-print(tool.code_interpreter("x + 1")["properties"]["result"])
-print([each.filename for each in tool.upload_file(local_file_path=str(folder / "a.txt"))])
-print([each.filename for each in tool.list_files()])
-print(tool.code_interpreter("open('/mnt/data/a.txt').read()")["properties"]["result"])
-print(tool.download_file_to_local("a.txt", str(folder / "b.txt")), (folder / "b.txt").read_text())
+assert tool.code_interpreter("x = 41")["properties"]["status"] == "Success"
+assert tool.code_interpreter("x + 1")["properties"]["result"] == 42
+uploaded = tool.upload_file(local_file_path=str(folder / "a.txt"))
+assert [each.filename for each in uploaded] == ["a.txt"]
+assert [each.filename for each in tool.list_files()] == ["a.txt"]
+read = tool.code_interpreter("open('/mnt/data/a.txt').read()")
+assert read["properties"]["result"] == "content"
+tool.download_file_to_local("a.txt", str(folder / "b.txt"))
+assert (folder / "b.txt").read_text() == "content"

@@ -25,17 +25,19 @@ async def main():
         allowed_upload_directories={str(folder)},
         allowed_download_directories={str(folder)},
     )
-    print(await tool.execute_code("x = 41\nprint('hi')\nx + 1"))
+    shown = await tool.execute_code("x = 41\nprint('hi')\nx + 1")
+    assert shown.split() == "Status: Success Result: 42 Stdout: hi Stderr:".split()
     uploaded = await tool.upload_file(
         local_file_path=str(folder / "a.txt"), remote_file_path="b.txt"
     )
-    print(uploaded.filename, uploaded.size_in_bytes)
-    print([each.filename for each in await tool.list_files()])
-    print(await tool.execute_code("open('/mnt/data/b.txt').read()"))
-    data = await tool.download_file(remote_file_name="b.txt")
-    print(data.read())
+    assert (uploaded.filename, uploaded.size_in_bytes) == ("b.txt", 7)
+    assert [each.filename for each in await tool.list_files()] == ["b.txt"]
+    shown = await tool.execute_code("open('/mnt/data/b.txt').read()")
+    assert shown.split() == "Status: Success Result: content Stdout: Stderr:".split()
+    assert (await tool.download_file(remote_file_name="b.txt")).read() == b"content"
     failed = await tool.execute_code("1/0")
-    print("Failure" in failed, "ZeroDivisionError" in failed)
+    assert "Failure" in failed
+    assert "ZeroDivisionError" in failed
 
 
 asyncio.run(main())

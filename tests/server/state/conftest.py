@@ -26,7 +26,10 @@ def postgres_url(postgres: PostgresServer) -> str:
     return postgres.url(name)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+_OTHER = pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.exhaustive])
+
+
+@pytest.fixture(params=["sqlite", _OTHER])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of an empty database, of each kind in turn."""
     if request.param == "sqlite":

@@ -12,9 +12,12 @@ import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
+
+if TYPE_CHECKING:
+    import psycopg
 
 USER, PASSWORD = "cellblock", "a secret/@:%"  # what must be quoted in a URL
 QUOTED_PASSWORD = "a%20secret%2F%40%3A%25"
@@ -42,6 +45,8 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
+        import psycopg
+
         self.process = _start(self.folder)
         while True:
             try:
@@ -58,6 +63,8 @@ class PostgresServer:
             self.process.wait()
 
     def _connect(self, database: str) -> psycopg.Connection:
+        import psycopg
+
         return psycopg.connect(
             host=str(self.folder), dbname=database, user=USER, password=PASSWORD, autocommit=True
         )

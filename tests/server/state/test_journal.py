@@ -21,6 +21,7 @@ from cellblock.server.state.records import AuditRecord, OtherSession, ServerIden
 from cellblock.server.state.registry import NewSessionRow, read_others, reserve
 from cellblock.server.state.usage import read_usage, today
 
+pytestmark = pytest.mark.anyio
 OWNER = Owner("abc", name="laptop")
 
 
@@ -68,31 +69,28 @@ def test_a_batch_that_is_sent_again_is_written_once(engine: Engine) -> None:
     assert [each.runs for each in read_usage(engine)] == [2]
 
 
-def test_leaving_writes_what_waits(engine: Engine) -> None:
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1) as journal:
-            for number in range(300):
-                journal.add_run(_record(str(number)))
-
-    asyncio.run(check())
+async def test_leaving_writes_what_waits_with_names_that_databases_accept(
+    engine: Engine,
+) -> None:
+    async with StateJournal(engine, "one", 1) as journal:
+        for number in range(300):
+            journal.add_run(_record(str(number), session="a\0b\ud800é"))
     assert _runs(engine) == [str(number) for number in range(300)]
+    assert {each.session for each in read_audit(engine, AuditFilter())} == {"a\\x00b\\ud800é"}
     (used,) = read_usage(engine)
     assert (used.runs, used.run_seconds) == (300, 150.0)
 
 
-def test_records_wait_until_the_database_works_again(
+async def test_records_wait_until_the_database_works_again(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1) as journal:
-            async with _failing(engine):
-                journal.add_run(_record("1"))
-                while "they cannot be written" not in caplog.text:
-                    await asyncio.sleep(0.01)
-                journal.add_run(_record("2"))
-        assert "are written again" in caplog.text
-
-    asyncio.run(check())
+    async with StateJournal(engine, "one", 1) as journal:
+        async with _failing(engine):
+            journal.add_run(_record("1"))
+            while "they cannot be written" not in caplog.text:
+                await asyncio.sleep(0.01)
+            journal.add_run(_record("2"))
+    assert "are written again" in caplog.text
     assert _runs(engine) == ["1", "2"]
     assert [each.runs for each in read_usage(engine)] == [2]
 
@@ -111,17 +109,14 @@ def test_no_run_begins_that_could_not_be_recorded(engine: Engine) -> None:
     assert len(_runs(engine)) == MAX_WAITING
 
 
-def test_what_cannot_be_written_is_lost_with_a_message(
+async def test_what_cannot_be_written_is_lost_with_a_message(
     engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cellblock.server.state.journal._CLOSE", 0.1)
 
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1) as journal:
-            _execute(engine, "DROP TABLE audit")
-            journal.add_run(_record())
-
-    asyncio.run(check())
+    async with StateJournal(engine, "one", 1) as journal:
+        _execute(engine, "DROP TABLE audit")
+        journal.add_run(_record())
     assert "1 audit records are lost" in caplog.text
 
 
@@ -140,28 +135,16 @@ def test_cpu_seconds_that_wait_count_for_the_quota(engine: Engine) -> None:
     assert [(each.day, each.cpu_seconds) for each in read_usage(engine)] == [(today(), 1.0)]
 
 
-def test_old_records_are_removed(engine: Engine) -> None:
+async def test_old_records_are_removed(engine: Engine) -> None:
     now = time.time()
     write(engine, ServerIdentity("old", "old", 0), 1, Batch([
         _record("old", time=now - 2 * 86_400), _record("new", time=now)
     ]))  # fmt: skip
 
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1):
-            while len(_runs(engine)) > 1:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(check())
+    async with StateJournal(engine, "one", 1):
+        while len(_runs(engine)) > 1:
+            await asyncio.sleep(0.01)
     assert _runs(engine) == ["new"]
-
-
-def test_names_that_no_database_accepts_are_escaped(engine: Engine) -> None:
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1) as journal:
-            journal.add_run(_record(session="a\0b\ud800é"))
-
-    asyncio.run(check())
-    assert [each.session for each in read_audit(engine, AuditFilter())] == ["a\\x00b\\ud800é"]
 
 
 def test_a_server_that_was_taken_for_dead_has_its_sessions_again(engine: Engine) -> None:
@@ -177,21 +160,18 @@ def test_a_server_that_was_taken_for_dead_has_its_sessions_again(engine: Engine)
     assert (found.identifier, found.server) == ("mine", "slow")
 
 
-def test_the_use_and_the_end_of_a_session_are_written(
+async def test_the_use_and_the_end_of_a_session_are_written(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cellblock.server.state.journal._HEARTBEAT", 0.05)
 
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1) as journal:
-            await journal.reserve(OWNER, "a", "mine", 0)
-            await journal.reserve(OWNER, "b", "other", 1)
-            journal.release("b", "deleted")
-            journal.use("a", expires_at=4e9)
-            (found,) = await _wait_for_use(engine)
-            assert found.used_at >= found.created_at
-
-    asyncio.run(check())
+    async with StateJournal(engine, "one", 1) as journal:
+        await journal.reserve(OWNER, "a", "mine", 0)
+        await journal.reserve(OWNER, "b", "other", 1)
+        journal.release("b", "deleted")
+        journal.use("a", expires_at=4e9)
+        (found,) = await _wait_for_use(engine)
+        assert found.used_at >= found.created_at
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT ending FROM sessions ORDER BY id"))
         assert rows.scalars().all() == [None, "deleted"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,51 +15,31 @@ from cellblock.server.state import journal as state_journal
 from cellblock.server.state.database import open_database
 from cellblock.server.state.journal import StateJournal
 from tests.server.console.visiting import SAME_ORIGIN, send, visiting
-from tests.server.rest.requesting import wait_for
-from tests.server.serving import OLD, Server, serving
+from tests.server.mcp.mcp_client import using_door
+from tests.server.serving import OLD, Server
 
-from .reading import read_audit
+from .reading import read_audit, records_of
 
 Row = tuple[str, str, str | None, str, int | None]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("recorded")
+def _records(server: Server, key: str, count: int) -> list[dict[str, Any]]:
+    """Return the records of a key from its first action on, once there are `count` of any kind."""
+    found = records_of(server, key, count)
+    return [each for each in found if each["action"] not in ("key.add", "session.start")]
 
 
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
-    """Yield a server whose log is in `folder`."""
-    with serving(folder, "--name", "one") as one:
-        yield one
-
-
-def _records(folder: Path, key: str, count: int) -> list[dict[str, Any]]:
-    """Return the records of a key besides those of its sessions' starts, once there are `count`."""
-
-    def find() -> list[dict[str, Any]] | None:
-        all_records = read_audit(f"sqlite:///{folder}/server.db", "--key", key)
-        found = [each for each in all_records if each["action"] not in ("key.add", "session.start")]
-        return found if len(found) >= count else None
-
-    found: list[dict[str, Any]] = wait_for(find)
-    return found
-
-
-def _rows(folder: Path, key: str, count: int) -> list[Row]:
+def _rows(server: Server, key: str, count: int) -> list[Row]:
     return [
         (
             each["door"], each["action"], each.get("session"), each["outcome"],
             each.get("size_bytes"),
         )
-        for each in _records(folder, key, count)
+        for each in _records(server, key, count)
     ]  # fmt: skip
 
 
-def test_rest_records_checkpoints_restores_forks_restarts_and_files(
-    server: Server, folder: Path
-) -> None:
+def test_rest_records_checkpoints_restores_forks_restarts_and_files(server: Server) -> None:
     with server.client(server.add_key("rest"), "/v1") as client:
         client.post("/sessions", json={"id": "a"})
         client.put("/sessions/a/files/secret-name.txt", content=b"secret content")
@@ -74,7 +52,7 @@ def test_rest_records_checkpoints_restores_forks_restarts_and_files(
         client.post("/sessions/a/restart")
         client.delete("/sessions/a/files/secret-name.txt")
         client.delete("/sessions/a/files/secret-name.txt")
-    records = _records(folder, "rest", 10)
+    records = _records(server, "rest", 13)
     assert [(each["action"], each["session"], each["outcome"]) for each in records] == [
         ("file.upload", "a", "ok"),
         ("checkpoint", "a", "ok"),
@@ -87,25 +65,25 @@ def test_rest_records_checkpoints_restores_forks_restarts_and_files(
         ("file.delete", "a", "ok"),
         ("file.delete", "a", "refused"),
     ]
-    assert {(each["door"], each["server"]) for each in records} == {("rest", "one")}
+    assert {each["door"] for each in records} == {"rest"}
     assert records[0]["size_bytes"] == len(b"secret content")
     assert [each.get("target") for each in records if "target" in each] == ["b"]
     assert "secret" not in str(records)
 
 
-def test_azure_records_files_of_one_request_together(server: Server, folder: Path) -> None:
+def test_azure_records_files_of_one_request_together(server: Server) -> None:
     with server.client(server.add_key("azure")) as client:
         query = {"api-version": OLD, "identifier": "main"}
         files = [("file", (name, b"12345")) for name in ("a", "b")]
         assert client.post("/files/upload", params=query, files=files).status_code == 200
         assert client.delete("/files/a", params=query).status_code == 204
-    assert _rows(folder, "azure", 2) == [
+    assert _rows(server, "azure", 4) == [
         ("azure", "file.upload", "main", "ok", 10),
         ("azure", "file.delete", "main", "ok", None),
     ]
 
 
-def test_the_console_records_sign_ins_and_what_its_forms_do(server: Server, folder: Path) -> None:
+def test_the_console_records_sign_ins_and_what_its_forms_do(server: Server) -> None:
     with visiting(server, server.add_key("visitor")) as client:
         client.post("/sign-in", data={"key": "cb_wrong"}, headers=SAME_ORIGIN)
         send(client, "/sessions", {"id": "a"})
@@ -114,7 +92,7 @@ def test_the_console_records_sign_ins_and_what_its_forms_do(server: Server, fold
         send(client, "/sessions/a/delete-file", {"path": "name"})
         send(client, "/sessions/a/checkpoint", {"name": "c"})
         send(client, "/sessions/a/restore", {"checkpoint": "c"})
-    assert _rows(folder, "visitor", 5) == [
+    assert _rows(server, "visitor", 7) == [
         ("console", "sign-in", None, "ok", None),
         ("console", "file.upload", "a", "ok", 3),
         ("console", "file.delete", "a", "ok", None),
@@ -124,7 +102,7 @@ def test_the_console_records_sign_ins_and_what_its_forms_do(server: Server, fold
 
 
 def test_keys_that_an_administrator_adds_and_revokes_name_the_administrator(
-    server: Server, folder: Path
+    server: Server,
 ) -> None:
     info, key = server.keys.add("boss", is_admin=True)
     with visiting(server, key) as client:
@@ -132,19 +110,30 @@ def test_keys_that_an_administrator_adds_and_revokes_name_the_administrator(
         made = next(each for each in server.keys.list_keys() if each.name == "made here")
         send(client, f"/keys/{made.id}/revoke", {})
     server.keys.revoke("boss")
-    records = read_audit(f"sqlite:///{folder}/server.db", "--key", "made here")
+    records = read_audit(server.database, "--key", "made here")
     assert [(each["action"], each["door"], each["by_key_id"]) for each in records] == [
         ("key.add", "console", info.id),
         ("key.revoke", "console", info.id),
     ]
-    own = read_audit(f"sqlite:///{folder}/server.db", "--key", "boss")
+    own = read_audit(server.database, "--key", "boss")
     assert all("by_key_id" not in each for each in own if each["action"].startswith("key."))
 
 
-def test_mcp_records_what_its_tools_change(server: Server, folder: Path) -> None:
+def test_mcp_records_what_its_tools_change(server: Server) -> None:
     pytest.importorskip("mcp")
-    asyncio.run(_use_tools(server, server.add_key("tools")))
-    assert _rows(folder, "tools", 8) == [
+    with using_door(server, server.add_key("recorded tools")) as tools:
+        for tool, arguments in (
+            ("write_file", {"path": "name", "content": "hello"}),
+            ("checkpoint", {"name": "c"}),
+            ("checkpoint", {"name": "a\nb"}),
+            ("restore", {"name": "c"}),
+            ("fork", {"new_session_id": "b"}),
+            ("drop_checkpoint", {"name": "c"}),
+            ("drop_checkpoint", {"name": "c"}),
+            ("reset_session", {"keep_files": True}),
+        ):
+            tools.call(tool, session_id="a", **arguments)
+    assert _rows(server, "recorded tools", 11) == [
         ("mcp", "file.upload", "a", "ok", 5),
         ("mcp", "checkpoint", "a", "ok", None),
         ("mcp", "checkpoint", "a", "refused", None),
@@ -156,43 +145,16 @@ def test_mcp_records_what_its_tools_change(server: Server, folder: Path) -> None
     ]
 
 
-async def _use_tools(server: Server, key: str) -> None:
-    from httpx2 import AsyncClient
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    async with AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=60) as http:
-        transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
-        async with Client(transport) as client:
-            await _call_tools(client)
-
-
-async def _call_tools(client: Any) -> None:
-    for tool, arguments in (
-        ("write_file", {"path": "name", "content": "hello"}),
-        ("checkpoint", {"name": "c"}),
-        ("checkpoint", {"name": "a\nb"}),
-        ("restore", {"name": "c"}),
-        ("fork", {"new_session_id": "b"}),
-        ("drop_checkpoint", {"name": "c"}),
-        ("drop_checkpoint", {"name": "c"}),
-        ("reset_session", {"keep_files": True}),
-    ):
-        await client.call_tool(tool, {"session_id": "a", **arguments})
-
-
-def test_nothing_is_done_that_could_not_be_recorded(
+@pytest.mark.anyio
+async def test_nothing_is_done_that_could_not_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_journal, "MAX_WAITING", 0)
     engine = open_database(f"sqlite:///{tmp_path}/server.db")
 
-    async def check() -> None:
-        async with StateJournal(engine, "one", 1) as journal:
-            session = cast("HostedSession", None)  # it is not used
-            with pytest.raises(BackendError, match="does not accept the audit log"):
-                with recorded_action(journal, Owner("abc"), session, Action(name="restart")):
-                    raise AssertionError("it was done")
-
-    asyncio.run(check())
+    async with StateJournal(engine, "one", 1) as journal:
+        session = cast("HostedSession", None)  # it is not used
+        with pytest.raises(BackendError, match="does not accept the audit log"):
+            with recorded_action(journal, Owner("abc"), session, Action(name="restart")):
+                raise AssertionError("it was done")
     engine.dispose()

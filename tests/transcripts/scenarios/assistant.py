@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from pydantic import BaseModel
+from scripted import MODEL_INFO
 
 
 class City(BaseModel):
@@ -71,14 +72,7 @@ class Lab:
         ]
 
     def create(self, *answers: Any, **arguments: Any) -> Any:
-        info = {
-            "vision": False,
-            "function_calling": True,
-            "json_output": True,
-            "family": "unknown",
-            "structured_output": True,
-        }
-        model = self.model_class(list(answers), model_info=info)
+        model = self.model_class(list(answers), model_info=MODEL_INFO)
         return self.lib.AssistantAgent("ann", model, **arguments)
 
 

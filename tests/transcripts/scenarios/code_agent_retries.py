@@ -4,6 +4,8 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from scripted import MODEL_INFO, shown
+
 BAD = "```python\nraise SystemExit('bad {n}')\n```\n"
 GOOD = "```python\nprint('good')\n```\n"
 RETRY = json.dumps({"reason": "I know why.", "retry": True})
@@ -11,22 +13,8 @@ STOP = json.dumps({"reason": "It is hopeless.", "retry": False})
 
 
 def scripted(lib: Any, *answers: str, structured: bool = True) -> Any:
-    info = {
-        "vision": False,
-        "function_calling": False,
-        "json_output": True,
-        "family": "unknown",
-        "structured_output": structured,
-    }
+    info = {**MODEL_INFO, "structured_output": structured}
     return lib.ReplayChatCompletionClient(list(answers), model_info=info)
-
-
-def shown(item: Any) -> Any:
-    """Return what a person sees of an item. Pieces of live output depend on the time."""
-    kind = type(item).__name__
-    if kind in ("CodeOutputEvent", "TaskResult"):
-        return None
-    return [kind, item.source, getattr(item, "retry_attempt", None), item.to_text()]
 
 
 async def run(lib: Any) -> AsyncGenerator[Any, None]:

@@ -3,15 +3,9 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from scripted import shown
+
 CODE = "Here:\n```python\nprint('hello')\n```\n"
-
-
-def shown(item: Any) -> Any:
-    """Return what a person sees of an item. Pieces of live output depend on the time."""
-    kind = type(item).__name__
-    if kind in ("CodeOutputEvent", "TaskResult"):
-        return None
-    return [kind, item.source, getattr(item, "retry_attempt", None), item.to_text()]
 
 
 async def run(lib: Any) -> AsyncGenerator[Any, None]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from scripted import MODEL_INFO
+
 
 async def printed(lib: Any, stream: Any, **arguments: Any) -> list[str]:
     out = io.StringIO()
@@ -22,16 +24,9 @@ def look_up(city: str) -> str:
 
 async def run(lib: Any) -> AsyncGenerator[Any, None]:
     usage = lib.RequestUsage(prompt_tokens=2, completion_tokens=3)
-    info = {
-        "vision": False,
-        "function_calling": True,
-        "json_output": True,
-        "family": "unknown",
-        "structured_output": True,
-    }
 
     def agent(*answers: Any, **arguments: Any) -> Any:
-        model = lib.ReplayChatCompletionClient(list(answers), model_info=info)
+        model = lib.ReplayChatCompletionClient(list(answers), model_info=MODEL_INFO)
         return lib.AssistantAgent("ann", model, tools=[look_up], **arguments)
 
     def call(thought: str | None = None) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.runtime.python_process import run_python
+
+pytest.importorskip("IPython")
 FORMATTERS = "get_ipython().display_formatter.formatters"
 BLOCKS = [
     "1", "x = 2; x", "'a\\nb'", "x", "_", "__", "Out", "_2", "In[-1]",
@@ -48,24 +49,15 @@ for code in json.load(sys.stdin):
 """
 
 
-def records(path: str) -> list[str]:
-    command = [sys.executable, "-c", PROGRAM, path]
-    ended = subprocess.run(
-        command, input=json.dumps(BLOCKS), capture_output=True, text=True, check=True
-    )
-    return ended.stdout.splitlines()
-
-
 def test_the_fast_path_shows_what_ipython_shows() -> None:
-    pytest.importorskip("IPython")
-    fast, ipython = records("fast"), records("ipython")
+    program = PROGRAM.replace("json.load(sys.stdin)", repr(BLOCKS))
+    fast, ipython = (run_python(program, path).splitlines() for path in ("fast", "ipython"))
     assert len(fast) == len(BLOCKS)
     for code, ours, theirs in zip(BLOCKS, fast, ipython, strict=True):
         assert json.loads(ours) == json.loads(theirs), code
 
 
 def test_the_history_does_not_grow_without_bound() -> None:
-    pytest.importorskip("IPython")
     program = """
 from cellblock.runtime.cell.session.shell import Shell
 shell = Shell()
@@ -77,14 +69,10 @@ for number in range(3000):
 is_bounded = max(sizes[2000:]) < (max(sizes[1000:2000])[0] * 1.1, 1001)
 print(is_bounded, shell.variables["_i2950"], "_i1" in shell.variables)
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.splitlines()[-1] == "True 2949 False", ended.stderr
+    assert run_python(program).splitlines()[-1] == "True 2949 False"
 
 
 def test_blocks_with_simple_values_take_the_fast_path() -> None:
-    pytest.importorskip("IPython")
     program = """
 from cellblock.runtime.cell.session.shell import Shell
 shell = Shell()
@@ -95,13 +83,11 @@ shell._shell.run_cell = shell._shell.display_formatter.format = refuse
 shell._fast_path._hooks._list_extensions = refuse  # unchanged hooks are not compared again
 print([shell.run(code) for code in ("x = 2", "x", "x; 'text'", "1.5", "None")])
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.splitlines() == ["2", "'text'", "1.5", "[0, 0, 0, 0, 0]"]
+    assert run_python(program).splitlines() == ["2", "'text'", "1.5", "[0, 0, 0, 0, 0]"]
 
 
 CAN_USE_FAST_PATH_AFTER = """
+import json
 from cellblock.runtime.cell.session.shell import Shell
 shell = Shell()
 def can_use_fast_path_after(code):
@@ -114,10 +100,7 @@ def can_use_fast_path_after(code):
 EXTENSIONS = [
     ("ip.input_transformers_post.append(list)", "ip.input_transformers_post.clear()"),
     ("ip.input_transformers_post = [list]", "ip.input_transformers_post = []"),
-    (
-        "t = ip.input_transformer_manager.line_transforms; old = t[0]; t[0] = list",
-        "t[0] = old",
-    ),
+    ("t = ip.input_transformer_manager.line_transforms; old = t[0]; t[0] = list", "t[0] = old"),
     (
         "m = ip.input_transformer_manager; old = m.cleanup_transforms\n"
         "m.cleanup_transforms = old[1:]",
@@ -127,23 +110,16 @@ EXTENSIONS = [
         "f = lambda: None; ip.events.register('post_execute', f)",
         "ip.events.unregister('post_execute', f)",
     ),
-    (
-        "ip.ast_transformers += [__import__('ast').NodeTransformer()]",
-        "del ip.ast_transformers[0]",
-    ),
+    ("ip.ast_transformers += [__import__('ast').NodeTransformer()]", "del ip.ast_transformers[0]"),
     ("from __future__ import annotations", ""),
 ]
 
 
-@pytest.mark.parametrize(("code", "undone"), EXTENSIONS)
-def test_extensions_of_the_shell_turn_the_fast_path_off_until_they_are_removed(
-    code: str, undone: str
-) -> None:
-    pytest.importorskip("IPython")
-    blocks = ["ip = get_ipython()", code, "3", undone, "4"]
-    program = f"{CAN_USE_FAST_PATH_AFTER}\nprint([*map(can_use_fast_path_after, {blocks!r})])"
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    found = json.loads(ended.stdout.splitlines()[-1].lower())
-    assert found == [True, False, False, bool(undone), bool(undone)]
+def test_extensions_of_the_shell_turn_the_fast_path_off_until_they_are_removed() -> None:
+    program = f"""{CAN_USE_FAST_PATH_AFTER}
+for code, undone in {EXTENSIONS}:
+    found = [*map(can_use_fast_path_after, ["ip = get_ipython()", code, "3", undone, "4"])]
+    print(json.dumps([code, found == [True, False, False, bool(undone), bool(undone)]]))
+"""
+    found = [json.loads(line) for line in run_python(program).splitlines() if line[0] == "["]
+    assert found == [[code, True] for code, _ in EXTENSIONS]

@@ -1,8 +1,9 @@
 """After a fork, the pages that every block writes to are copied in advance, and no others."""
 
 import json
-import subprocess
 import sys
+
+from tests.runtime.python_process import run_python
 
 PROGRAM = """
 import gc, json, mmap, os, resource, sys
@@ -42,10 +43,7 @@ print(json.dumps(found))
 
 
 def test_only_pages_that_are_written_to_repeatedly_are_copied_in_advance() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *sys.path[:1]], capture_output=True, text=True, check=True
-    )
-    found = json.loads(done.stdout)
+    found = json.loads(run_python(PROGRAM, *sys.path[:1]))
     first, second, *others, busy, last = found["often"]
     assert min(first, second, busy) >= 300, "nothing can be known yet, or the session is busy"
     assert max(*others[1:], last) < 100

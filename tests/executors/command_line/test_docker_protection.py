@@ -1,4 +1,4 @@
-"""Startup files in the work folder of a container: read-only, and new ones of Git are removed."""
+"""Blocks in a container cannot break devices, or change startup files of the caller."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import pytest
 
 from cellblock import CodeBlock
 from cellblock.sync import DockerCommandLineCodeExecutor
-from tests.containers import docker_engine
 from tests.sandbox.test_startup_files import git, run
 
-pytestmark = [pytest.mark.engine]
+pytestmark = [pytest.mark.slow, pytest.mark.depends_on_user, pytest.mark.engine]
 
 
-def test_startup_files_are_protected_in_a_container(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image = docker_engine.use_shared_engine(monkeypatch, "python")
+def test_root_cannot_replace_devices(image: str, tmp_path: Path) -> None:
+    with DockerCommandLineCodeExecutor(image, work_dir=tmp_path, user="0:0") as executor:
+        code = "rm /dev/null; echo x > /dev/null && cat /dev/null && echo x > /dev/shm/x"
+        result = executor.execute_code_blocks([CodeBlock(code, "sh")])
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert "Read-only file system" in result.stderr
+
+
+def test_startup_files_are_protected_in_a_container(image: str, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / ".envrc").write_text("")
     (tmp_path / "a:b.code-workspace").write_text("")

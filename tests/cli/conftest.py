@@ -1,4 +1,4 @@
-"""A new folder for each test, and no model in the environment."""
+"""A new folder for each test, and nothing in the environment that changes what commands do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import pytest
 import cellblock
 from cellblock.sandbox.probe import unavailable_reason
 
+_MODEL = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "CELLBLOCK_MODEL")
+_TERMINAL = ("NO_COLOR", "VISUAL", "EDITOR", "TMUX", "TERM_PROGRAM", "LC_TERMINAL")
+_SCREEN = ("DISPLAY", "WAYLAND_DISPLAY")
+
 
 @pytest.fixture(autouse=True)
 def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -17,11 +21,17 @@ def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONPATH", str(Path(cellblock.__file__).parent.parent))
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "CELLBLOCK_MODEL"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("NO_COLOR", "VISUAL", "EDITOR", "TMUX", "TERM_PROGRAM", "LC_TERMINAL"):
+    for name in (*_MODEL, *_TERMINAL, *_SCREEN):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "cwd"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the new folder of temporary files."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
 
 
 @pytest.fixture
