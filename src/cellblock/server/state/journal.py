@@ -173,9 +173,9 @@ class StateJournal:
 
     async def _cpu_seconds_today(self, key_id: str) -> float:
         while True:
-            day, number = today(), self._number
+            day, current = today(), self._current
             saved = await asyncio.to_thread(cpu_seconds_of, self._engine, key_id, day)
-            if number == self._number:  # else a part may be counted twice
+            if current is self._current:  # else a part may be counted twice, or not at all
                 both = self._waiting, self._current
                 return saved + sum(batch.cpu_seconds(key_id, day) for batch in both)
 
