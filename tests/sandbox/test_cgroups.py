@@ -18,6 +18,16 @@ def test_running_out_of_memory_ends_no_whole_group() -> None:
     assert plan.settings == ((0, "memory.max", str(1 << 28)), (0, "memory.swap.max", "0"))
 
 
+def test_a_cell_has_one_share_of_the_processors_however_many_processes_it_has() -> None:
+    """Otherwise a fork bomb whose processes leave their session starves what has to kill them."""
+    support = CgroupSupport(2, memory="/x", processes="/x", processors="/x", cpu_time="/x")
+    plan = plan_cgroups(support, memory_bytes=None, processes=None)
+    assert plan is not None and plan.controllers == "+memory +pids +cpu"
+    support = CgroupSupport(1, memory="/m", processes="/p", processors="/c", cpu_time="/t")
+    plan = plan_cgroups(support, memory_bytes=None, processes=None)
+    assert plan is not None and plan.folders == ("/m", "/p", "/c", "/t")
+
+
 @pytest.fixture
 def group(tmp_path: Path) -> Path:
     """Return what a delegated group of version 2 looks like. The kernel's may be of version 1."""

@@ -84,5 +84,4 @@ def plan_cgroups(limits: Limits) -> CgroupPlan | None:
         memory_bytes=limits.memory_bytes,
         processes=limits.processes,
         processors=limits.processors,
-        count_cpu_time=limits.cpu_seconds is not None,
     )

@@ -339,6 +339,14 @@ class StartBox(NamedTuple):
     """Order: carry out what arrives over the stream that is passed, see `box_orders`."""
 
 
+class StopAll(NamedTuple):
+    """Order: stop all processes of the cell with one call, so that none can fork meanwhile."""
+
+
+class ContinueAll(NamedTuple):
+    """Order: continue those that `StopAll` has stopped."""
+
+
 class ForkNext(NamedTuple):
     """Order to a helper: fork a process for the next branch, with the descriptors that are passed.
 
@@ -391,7 +399,7 @@ class FetchedMounts(NamedTuple):
     error: str = ""
 
 
-INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits, StartBox)
+INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits, StartBox, StopAll, ContinueAll)
 INIT_REPORTS = (Hello, ProcessExit, OrderResult)
-InitOrder = StartSession | MountFolders | ForkBranchInits | StartBox
+InitOrder = StartSession | MountFolders | ForkBranchInits | StartBox | StopAll | ContinueAll
 InitReport = Hello | ProcessExit | OrderResult

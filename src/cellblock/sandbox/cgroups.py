@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..runtime.spec import CgroupPlan
 
@@ -149,20 +149,15 @@ def plan_cgroups(
     memory_bytes: int | None,
     processes: int | None,
     processors: float | None = None,
-    count_cpu_time: bool = False,
 ) -> CgroupPlan | None:
     """Return what a runtime server needs to create groups for its cells.
 
-    With `count_cpu_time` the groups count CPU time. Return None if no groups can be created.
+    A cell has the same share of the processors as another one, however many processes it has. The
+    server, outside, has its own. Return None if no groups can be created.
     """
     if not support.version:
         return None
-    used = replace(
-        support,
-        processors="" if processors is None else support.processors,
-        cpu_time=support.cpu_time if count_cpu_time else "",
-    )
-    folders = used.folders
+    folders = support.folders
     settings = _settings(support, memory_bytes, processes, processors)
     is_v2 = support.version == 2
     return CgroupPlan(
@@ -170,14 +165,14 @@ def plan_cgroups(
         tuple((folders.index(folder), file, text) for folder, file, text in settings),
         peak=(0, "memory.peak" if is_v2 else "memory.max_usage_in_bytes"),
         oom=(0, "memory.events" if is_v2 else "memory.oom_control"),
-        time=(folders.index(used.cpu_time), "cpu.stat" if is_v2 else "cpuacct.usage")
-        if used.cpu_time
+        time=(folders.index(support.cpu_time), "cpu.stat" if is_v2 else "cpuacct.usage")
+        if support.cpu_time
         else None,
         controllers=""
         if not is_v2
-        else "+memory +pids"
-        if processors is None
-        else "+memory +pids +cpu",
+        else "+memory +pids +cpu"
+        if support.processors
+        else "+memory +pids",
     )
 
 

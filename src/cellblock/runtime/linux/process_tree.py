@@ -289,10 +289,34 @@ def session_of(pid: int) -> int:
 
 def kill_namespace() -> None:
     """From the first process of a process namespace, send SIGKILL to all others with one call."""
+    _signal_namespace(_SIGKILL)
+
+
+def stop_namespace() -> list[int]:
+    """The same with SIGSTOP. Return the processes that were stopped before."""
+    before = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_stopped(pid)]
+    _signal_namespace(signal.SIGSTOP)
+    return before
+
+
+def continue_namespace(stopped: list[int]) -> None:
+    """Continue what `stop_namespace` has stopped. It returned `stopped`, which stay so."""
+    _signal_namespace(signal.SIGCONT)
+    for pid in stopped:
+        send_signal(pid, signal.SIGSTOP)
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"T"
+    return False
+
+
+def _signal_namespace(number: int) -> None:
     if os.getpid() != 1:  # elsewhere, -1 means every process of the user
-        raise AssertionError("kill_namespace outside a process namespace")
+        raise AssertionError("this is not the first process of a process namespace")
     try:  # no `contextlib` or enums: after a fork, each touched object is copied
-        os.kill(-1, _SIGKILL)
+        os.kill(-1, number)
     except ProcessLookupError:
         pass
 

@@ -27,6 +27,7 @@ from ...handshake import MAX_MOUNTS, MAX_PACKET
 from ...linux import process_tree, syscalls
 from ...messages import (
     INIT_ORDERS,
+    ContinueAll,
     ForkBranchInits,
     Hello,
     InitReport,
@@ -35,6 +36,7 @@ from ...messages import (
     ProcessExit,
     StartBox,
     StartSession,
+    StopAll,
 )
 from ...packets import decode_packet, encode_packet
 from ...spec import ZygoteSpec
@@ -85,6 +87,7 @@ class SessionInit:
         self._loop = PollLoop()
         self._box: BoxService | None = None
         self._has_root = False
+        self._stopped_before = list[int]()
 
     def serve(self) -> NoReturn:
         """Carry out orders until the server closes the socket."""
@@ -160,6 +163,10 @@ class SessionInit:
                     self._fork_branch_inits(order, *descriptors)
                 case StartBox():
                     self._start_box(socket.socket(fileno=os.dup(descriptors[0])))
+                case StopAll():
+                    self._stopped_before = process_tree.stop_namespace()
+                case ContinueAll():
+                    process_tree.continue_namespace(self._stopped_before)
         except Exception as error:
             self._send(OrderResult(f"{type(error).__name__}: {error}"))
         else:

@@ -18,7 +18,7 @@ def press_stopped(request: SessionRequest, main: Channel | None, orphans: Sessio
     has begun, and while it waits in `os.system`. It is None while none is ready. Do nothing if the
     request need not end.
     """
-    if main is None or request.exited_at:
+    if main is None or request.exited_at or orphans.is_stopping:
         return
     if request.must_interrupt:
         main.signal(signal.SIGCONT)
@@ -26,4 +26,6 @@ def press_stopped(request: SessionRequest, main: Channel | None, orphans: Sessio
             request.must_interrupt = False
             main.signal(signal.SIGINT)
     if time.monotonic() >= request.kill_others_at:
-        request.must_interrupt = orphans.kill(main.pid) or request.must_interrupt
+        were_killed = orphans.kill(main.pid)
+        if request.run.why == "cancelled":  # at a limit, it may be cleaning up since the first one
+            request.must_interrupt = were_killed or request.must_interrupt

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 
 from ...linux import process_tree
+from ...messages import ContinueAll, StopAll
+from ..event_loop import FOREVER
 from .channel import Channel
 from .checkpoints import CheckpointSet
 from .init_handle import SessionInitHandle
+
+_SECONDS_UNTIL_STOP = 0.2  # of killing one by one
 
 
 class SessionOrphans:
@@ -16,13 +21,15 @@ class SessionOrphans:
 
     spares_commands   the cell has a box, whose commands are not killed
     is_paused         they are stopped
+    is_stopping       all processes of the cell are, or are about to be
     on_unpause        is called when they go on
     """
 
     def __init__(self, init: SessionInitHandle, checkpoints: CheckpointSet) -> None:
         self._init, self._checkpoints = init, checkpoints
         self._stopped = set[int]()
-        self.spares_commands = self.is_paused = False
+        self._stop_at = FOREVER
+        self.spares_commands = self.is_paused = self.is_stopping = False
         self.on_unpause: Callable[[], None] = lambda: None
 
     def find(self, main_pid: int, *, spares_commands: bool = False) -> list[int]:
@@ -31,17 +38,37 @@ class SessionOrphans:
         return self._init.find_orphans(main_pid, others, spares_commands=spares_commands)
 
     def kill(self, main_pid: int) -> bool:
-        """Kill them with all their descendants. Return True if there were any.
+        """Kill them with all their descendants. Return True if there were any: call it again then.
+
+        If there are some again and again, they fork faster than they are killed one by one: then
+        all processes of the cell are stopped first, if it has a process namespace of its own.
 
         Kill none while a checkpoint is being made, which looks like one of them.
         """
+        if self.is_stopping:
+            return True
         if not self._checkpoints.is_resolved:
             return False
         found = self.find(main_pid, spares_commands=self.spares_commands)
-        for pid in found:
-            process_tree.kill_descendants(pid)
-            process_tree.send_signal(pid, signal.SIGKILL)
+        now = time.monotonic()
+        if not found:
+            self._stop_at = FOREVER
+        elif now < self._stop_at or self.is_paused:
+            self._stop_at = min(self._stop_at, now + _SECONDS_UNTIL_STOP)
+            _kill_trees(found)
+        else:
+            self._stop_at, self.is_stopping = FOREVER, True
+            self._init.send_order(StopAll(), [], lambda _error: self._kill_stopped(main_pid))
         return bool(found)
+
+    def _kill_stopped(self, main_pid: int) -> None:
+        try:
+            _kill_trees(self.find(main_pid, spares_commands=self.spares_commands))
+        finally:
+            self._init.send_order(ContinueAll(), [], lambda _error: self._on_continued())
+
+    def _on_continued(self) -> None:
+        self.is_stopping = False
 
     def pause(self, main: Channel | None) -> None:
         """Stop the session's process, and all of them with their descendants."""
@@ -75,3 +102,9 @@ class SessionOrphans:
             for orphan in self.find(0 if main is None else main.pid)
             for pid in (orphan, *process_tree.descendants(orphan))
         }
+
+
+def _kill_trees(roots: list[int]) -> None:
+    for pid in roots:
+        process_tree.kill_descendants(pid)
+        process_tree.send_signal(pid, signal.SIGKILL)

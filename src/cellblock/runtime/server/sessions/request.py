@@ -19,6 +19,7 @@ _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of
 # All in seconds.
 _ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
 _INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_OTHERS_GRACE = 0.3  # and for what the block has started: it may wait for that, or for a CPU
 _MAX_CPU_WAIT = 4.0  # that is added to it, if the process has to wait for a CPU
 _MAX_INPUT_WAIT = 3600.0  # for the answers to `input()` of one block, in addition to its time limit
 _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
@@ -74,10 +75,11 @@ class SessionRequest:
         if self.run.why not in (None, "cancelled"):
             return
         self.must_interrupt = True
-        if is_cancel and self.run.why is None:
-            if self.block is not None and not self.block.keep_processes:
-                self.kill_others_at = now + _INTERRUPT_GRACE
-        else:
+        is_first_cancel = is_cancel and self.run.why is None
+        if self.block is not None and not self.block.keep_processes:
+            grace = _INTERRUPT_GRACE if is_first_cancel else _OTHERS_GRACE
+            self.kill_others_at = min(self.kill_others_at, now + grace)
+        if not is_first_cancel:
             # After a mere interrupt the session would keep the memory, or could keep writing.
             is_urgent = is_cancel or why in _KILLING_LIMITS
             self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
