@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +20,7 @@ from benchmarks.measure import ROOT, NotMeasured
 from benchmarks.processes import process_tree
 
 _SECONDS = 120
+_IDLE_SECONDS = 2  # the server closes a connection that is idle for 5 s
 _DATABASE = "server.db"
 _OLD, _NEW = "2024-02-02-preview", "2025-02-02-preview"  # the dialects of the Azure door
 
@@ -29,13 +31,17 @@ class Client:
     def __init__(self, url: str, key: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_SECONDS)
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._last_used = time.monotonic()
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Return the JSON of the answer, or None if it has no body."""
         content = None if body is None else json.dumps(body).encode()
+        if time.monotonic() - self._last_used > _IDLE_SECONDS:
+            self._connection.close()  # the next request opens it again
         self._connection.request(method, path, content, self._headers)
         answer = self._connection.getresponse()
         text = answer.read()
+        self._last_used = time.monotonic()
         if not 200 <= answer.status < 300:
             raise RequestFailed(f"{method} {path}: {answer.status} {text.decode(errors='replace')}")
         return json.loads(text) if text else None

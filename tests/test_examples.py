@@ -87,6 +87,7 @@ def test_eight_models_example_prints_the_best_model(live: None, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_eight_models_example_reads_a_given_file(live: None, tmp_path: Path) -> None:
     lines = [f"{hour},{hour % 24}" for hour in range(400)]
     (tmp_path / "mine.csv").write_text("\n".join(["hour,load", *lines]))

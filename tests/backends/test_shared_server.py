@@ -245,6 +245,7 @@ async def test_stopped_tenant_leaves_nothing_and_does_not_affect_another() -> No
     )
 
 
+@pytest.mark.slow
 async def test_slow_reader_does_not_delay_others_and_loses_nothing() -> None:
     pieces, size = 2600, 1 << 16  # by turns of two streams, so that each is a frame
     async with two_tenants(limits=Limits(output_bytes=None)) as (one, other):

@@ -180,6 +180,7 @@ def f(x): raise Odd
     assert judging.judge_function(code, cpu_seconds=0.2).outcome == "timeout"
 
 
+@pytest.mark.slow
 def test_processes_without_end_are_bounded(judging: Judging) -> None:
     code = """
 import os

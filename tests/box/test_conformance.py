@@ -100,6 +100,7 @@ async def test_a_box_in_a_container_meets_the_contract(docker: SharedBoxTarget, 
     await check(docker, name)
 
 
+@pytest.mark.slow
 def test_the_command_checks_a_box_without_root() -> None:
     done = run_as_plain_user("-m", "cellblock.testing.conformance", "box", "--only", "missing")
     assert done.returncode == 0, done.stdout + done.stderr

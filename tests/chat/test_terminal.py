@@ -10,6 +10,8 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
+import pytest
+
 CHAT = """
 import asyncio
 from cellblock.chat import ConversableAgent
@@ -71,6 +73,7 @@ def test_the_end_of_input_at_a_terminal_ends_the_chat_with_an_error() -> None:
     assert b"EOFError" in errors
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_chat_at_once_and_the_messages_are_still_there() -> None:
     with chat_at_prompt() as (process, _):
         process.send_signal(signal.SIGINT)
@@ -80,6 +83,7 @@ def test_ctrl_c_ends_the_chat_at_once_and_the_messages_are_still_there() -> None
     assert process.returncode == -signal.SIGINT
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_prompt_is_still_written_loses_no_output() -> None:
     with chat_at_prompt(SLOW_OUTPUT + CHAT) as (process, _):
         process.send_signal(signal.SIGINT)

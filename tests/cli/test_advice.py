@@ -50,6 +50,7 @@ def test_file_beside_the_command_names_the_option_that_gives_it(
 
 
 @pytest.mark.usefixtures("sandbox")
+@pytest.mark.slow
 def test_file_beside_the_prompt_is_named_also_for_a_shell_command() -> None:
     Path("data.csv").touch()
     for code in ("open('data.csv')", "!cat data.csv"):

@@ -47,6 +47,7 @@ def test_blocks_share_a_session_in_a_container(
     assert (done.returncode, json.loads(done.stdout)["session_restored"]) == (3, True), done.stderr
 
 
+@pytest.mark.slow
 def test_pulling_an_image_prints_notes(tmp_path: Path) -> None:
     with serve_image(docker_engine.shared_engine().test_image("shell")) as reference:
         arguments = ("--executor", "docker", "--image", reference, "--work-dir", str(tmp_path))
@@ -66,6 +67,7 @@ def test_missing_container_engine_is_reported_in_one_line(
     assert run_command("run", "-c", "print(1)", "--image", "x").returncode == 2
 
 
+@pytest.mark.slow
 def test_doctor_reports_the_container_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads(run_command("doctor", "--json").stdout)["containers"]
     engine = docker_engine.shared_engine()

@@ -63,6 +63,7 @@ def test_the_prompt_uses_an_environment(env: Path) -> None:
 
 
 @pytest.mark.kernel
+@pytest.mark.slow
 def test_a_kernel_uses_an_environment_wherever_it_starts(env: Path, tmp_path: Path) -> None:
     from tests.kernel.live_kernel import jupyter_folders, open_kernel
 
@@ -74,6 +75,7 @@ def test_a_kernel_uses_an_environment_wherever_it_starts(env: Path, tmp_path: Pa
             assert kernel.run("!tiny-sh").text() == "one by sh\n"
 
 
+@pytest.mark.slow
 def test_fresh_processes_of_a_server_use_an_environment(env: Path, tmp_path: Path) -> None:
     from tests.server.serving import serving
 
@@ -114,6 +116,7 @@ def test_what_is_no_environment_is_a_usage_error(tmp_path: Path) -> None:
         assert f"{tmp_path} is not a virtual environment" in done.stderr
 
 
+@pytest.mark.slow
 def test_containers_have_the_python_of_their_image() -> None:
     session, docker = "--executor=docker-session", "--executor=docker"
     commands = {"run -c 1": docker, "chat task": session, "serve": docker, "mcp": docker}

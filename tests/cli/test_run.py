@@ -202,6 +202,7 @@ def test_time_limit_is_in_the_summary(executor: str) -> None:
 
 @pytest.mark.depends_on_user
 @pytest.mark.usefixtures("sandbox")
+@pytest.mark.slow
 def test_limits_of_files_and_memory_are_in_the_summary() -> None:
     code = "for number in range(2000): open(f'{number}', 'w').close()"
     done = run_command("run", "--files", "1000", "-c", code)
@@ -225,6 +226,7 @@ def test_output_is_streamed_while_the_block_runs(executor: str, cwd: Path) -> No
         assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_only_output_that_is_not_streamed_is_cut_which_is_noted() -> None:
     Path("big.py").write_text(BIG_OUTPUT)
     done = run_locally("big.py")

@@ -165,6 +165,7 @@ def test_a_folder_without_code_is_no_installed_autogen(tmp_path: Path) -> None:
     assert output_of(tmp_path, program) == "<module 'autogen_core' of Cellblock>"
 
 
+@pytest.mark.slow
 def test_a_test_suite_can_install_the_names_in_its_conftest(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import cellblock.compat\n")
     (tmp_path / "test_old.py").write_text(

@@ -129,6 +129,7 @@ async def test_executor_meets_the_contract(
 
 
 @pytest.mark.parametrize("name", ["sandbox", pytest.param("session", marks=pytest.mark.exhaustive)])
+@pytest.mark.slow
 def test_the_command_checks_an_executor_without_root(name: str) -> None:
     done = run_as_plain_user(
         "-m", "cellblock.testing.conformance", name, "--only", "work_folder_is"

@@ -150,6 +150,7 @@ with SandboxCommandLineCodeExecutor() as executor:
     assert ended.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_box_in_a_forked_child_says_once_what_to_do() -> None:
     ended = run_script("""
 from cellblock.sync import Sandbox
@@ -205,6 +206,7 @@ print(count() <= first + 5)
 """
 
 
+@pytest.mark.slow
 def test_executors_that_nobody_stops_leave_no_server_and_no_descriptor() -> None:
     done = run_script(WITHOUT_STOP)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["False", "True"], "")

@@ -146,6 +146,7 @@ with sync.SandboxCommandLineCodeExecutor(functions=functions) as executor:
 """
 
 
+@pytest.mark.slow
 def test_blocks_import_functions_of_autogen(autogen_python: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"  # functions need a source file
     program.write_text(IMPORTS + FUNCTIONS)

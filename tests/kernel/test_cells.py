@@ -79,6 +79,7 @@ def test_top_level_await_and_magics_work_and_tasks_go_on_in_the_next_cell(
     assert kernel.run("!printf '\\033[31mred\\033[0m'").text() == "\x1b[31mred\x1b[0m"
 
 
+@pytest.mark.slow
 def test_exit_is_an_error_so_that_later_cells_do_not_run(kernel: LiveKernel) -> None:
     codes = ("import sys\nsys.exit()", "import sys\nsys.exit(3)", "exit", "quit()", "exit()\n2")
     for code in (*codes, "%reset -f", *codes):

@@ -57,6 +57,7 @@ def test_nbclient_runs_a_notebook_with_plots_and_a_crash(kernels: Path) -> None:
     assert os.listdir(folder / "coding") == []
 
 
+@pytest.mark.slow
 def test_jupyter_console_runs_cells(kernels: Path) -> None:
     import pexpect
 

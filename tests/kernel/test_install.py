@@ -35,6 +35,7 @@ def test_a_kernel_is_installed_listed_and_removed(folder: Path) -> None:
     assert not (folder / "lab").exists()
 
 
+@pytest.mark.slow
 def test_a_kernel_below_a_prefix_is_listed_and_removed(folder: Path, tmp_path: Path) -> None:
     prefix = f"--prefix={tmp_path / 'env'}"
     options = ("--memory=9000001", "--timeout=2.5")
@@ -49,6 +50,7 @@ def test_a_kernel_below_a_prefix_is_listed_and_removed(folder: Path, tmp_path: P
     assert run_command("kernel", "list", prefix).stdout == ""
 
 
+@pytest.mark.slow
 def test_options_reach_the_session_and_a_relative_work_folder_starts_at_each_notebook(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_package_or_a_name_that_is_none_is_reported_and_nothing_is_installed(
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_kernels_of_other_programs_are_left_alone(folder: Path) -> None:
     other = folder / "mine"
     other.mkdir(parents=True)

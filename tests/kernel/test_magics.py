@@ -58,6 +58,7 @@ def test_without_a_checkpoint_there_is_nothing_to_restore(kernels: Path) -> None
         assert "needs a name" in kernel.run("%drop").content["evalue"]
 
 
+@pytest.mark.slow
 def test_tab_offers_the_names_of_checkpoints_and_help_the_usage(kernel: LiveKernel) -> None:
     kernel.run("%checkpoint tab_one\n%checkpoint tab_two")
     for code in ("x = 1\n%restore tab", "%drop tab"):

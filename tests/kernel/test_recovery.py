@@ -61,6 +61,7 @@ def test_the_history_has_the_cells_that_crashed(kernel: LiveKernel) -> None:
     assert shown_value == (expected, crash, "22", "%checkpoints", number + 6)
 
 
+@pytest.mark.slow
 def test_the_session_goes_on_after_its_limits(limited: LiveKernel) -> None:
     limited.run("kept = 1")
     late = limited.run("import time\ntime.sleep(60)")
@@ -73,6 +74,7 @@ def test_the_session_goes_on_after_its_limits(limited: LiveKernel) -> None:
     assert limited.run("kept").value == "1"
 
 
+@pytest.mark.slow
 def test_a_kernel_whose_sandbox_is_killed_begins_a_new_session(kernels: Path) -> None:
     with open_kernel(kernels / "killed") as kernel:
         kernel.run("kept = 1")
@@ -200,6 +202,7 @@ def test_code_has_no_network_and_sees_no_files_of_the_user(kernel: LiveKernel) -
     assert reply.status == "error"
 
 
+@pytest.mark.slow
 def test_modules_in_the_work_folder_are_not_imported_by_the_kernel(kernels: Path) -> None:
     folder = kernels / "hijack"
     folder.mkdir()

@@ -32,6 +32,7 @@ def test_scripts_are_left_out_with_one_note(kernel: LiveKernel) -> None:
     assert reply.text("stderr").count("--allow-scripts") == 1
 
 
+@pytest.mark.slow
 def test_scripts_and_metadata_are_shown_on_request(kernels: Path) -> None:
     install("--allow-scripts", name="scripts")
     with open_kernel(kernels / "scripts", "scripts") as kernel:
@@ -52,6 +53,7 @@ def test_scripts_and_metadata_are_shown_on_request(kernels: Path) -> None:
         assert "Widgets" in reply.text("stderr")
 
 
+@pytest.mark.slow
 def test_tables_of_pandas_keep_their_form_and_colours(kernel: LiveKernel) -> None:
     reply = kernel.run("import pandas as pd\npd.DataFrame({'x': [1]})")
     html = reply.of_kind("execute_result")[0]["data"]["text/html"]

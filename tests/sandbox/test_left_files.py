@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,17 +88,23 @@ def test_folders_of_any_depth_are_taken_back(tmp_path: Path) -> None:
         subprocess.run(["rm", "-r", tmp_path / "d"], check=True)
 
 
-def test_groups_that_a_plain_user_cannot_map(tmp_path: Path) -> None:
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that others can enter. Other runs of pytest close the one above `tmp_path`."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def test_groups_that_a_plain_user_cannot_map(open_folder: Path) -> None:
     """A folder with the set-group-ID bit gives its group, which may be one of the caller's others.
 
     The box of the caller does not have this group: it cannot change files by its capabilities then.
     """
-    shared = tmp_path / "shared"
+    shared = open_folder / "shared"
     shared.mkdir()
     os.chown(shared, PLAIN_USER, OTHER_GROUP)
     shared.chmod(0o2777)
-    for above in (tmp_path, *tmp_path.parents[:3]):
-        above.chmod(above.stat().st_mode | 0o111)
 
     def take_back_as_plain_user() -> None:
         writer = namespaces.map_writer(BOX_USER, PLAIN_USER, SUB_IDS)

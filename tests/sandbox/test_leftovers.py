@@ -120,6 +120,7 @@ os.chmod(".", 0)
 """
 
 
+@pytest.mark.slow
 def test_temporary_folders_are_removed_whatever_they_contain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ with SandboxCommandLineCodeExecutor() as executor:
 """
 
 
+@pytest.mark.slow
 def test_no_mount_receives_later_mounts_of_the_host() -> None:
     if os.geteuid() != 0 or not shutil.which("unshare"):
         pytest.skip("needs root and unshare, to start with shared mounts")

@@ -292,6 +292,7 @@ LEFT_LATE = [
 ]
 
 
+@pytest.mark.slow
 def test_leftovers_are_removed_after_many_blocks_without_leftovers() -> None:
     for leave, find in LEFT_LATE:
         with sandbox() as executor:

@@ -93,12 +93,14 @@ def test_the_second_request_of_a_connection_has_the_same_limit(hasty: Server) ->
         assert b"HTTP/1.1 408 " in _read_all(one)
 
 
+@pytest.mark.slow
 def test_a_run_may_take_longer_than_a_client_may_stall(hasty: Server) -> None:
     with hasty.client(hasty.add_key("patient")) as client:
         code = f"import time; time.sleep({2 * _STALL}); 6 * 7"
         assert run_old(client, code).json()["properties"]["result"] == 42
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_disconnected(hasty: Server) -> None:
     key = hasty.add_key("slow reader")
     with hasty.client(key) as client:

@@ -72,6 +72,7 @@ def test_all_sessions_of_a_key_are_refused_until_files_are_deleted(api: httpx.Cl
     assert run(api, "/sessions/b", "6 * 7")["stdout"] == "42\n"
 
 
+@pytest.mark.slow
 def test_the_end_of_a_session_gives_room_again(api: httpx.Client) -> None:
     run(api, "/sessions/a", "x = 1")
     run(api, "/sessions/b", _write(20 * MIB))
@@ -152,6 +153,7 @@ def test_programs_of_trainers_have_what_remains(server: Server) -> None:
         assert client.get("/v1/sessions").json()["sessions"] == []
 
 
+@pytest.mark.slow
 def test_tools_of_mcp_say_that_the_quota_is_used_up(server: Server) -> None:
     key = server.add_key("tools", Quotas(disk_bytes=QUOTA))
     with using_door(server, key) as tools:

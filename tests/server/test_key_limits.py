@@ -93,6 +93,7 @@ def test_limits_of_a_key_replace_those_of_the_server(server: Server, other: http
     assert run(other, "", LARGE)["outcome"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_limit_that_a_key_does_not_name_is_the_servers(tmp_path: Path) -> None:
     overrides = Overrides(limits=Limits(wall_seconds=1))
     with (
@@ -148,6 +149,7 @@ def test_a_missing_folder_of_a_key_costs_only_its_own_sessions(
         assert run(client, "", "6 * 7")["stdout"] == "42\n"
 
 
+@pytest.mark.slow
 def test_a_key_whose_server_of_sessions_dies_takes_no_session_of_another_key_along(
     server: Server, other: httpx.Client
 ) -> None:
@@ -182,6 +184,7 @@ def _find_server(server: Server, name: str) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_the_server_of_a_key_ends_after_its_last_session(servers: Servers) -> None:
     server = servers("--idle", "1")
     with server.client(server.add_key("busy"), "/v1") as client:

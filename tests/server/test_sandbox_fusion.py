@@ -58,6 +58,7 @@ def test_late_and_failing_programs_have_their_own_verdicts(client: httpx.Client)
     assert (failed["status"], failed["run_result"]["return_code"]) == ("Failed", 3)
 
 
+@pytest.mark.slow
 def test_large_output_is_complete(client: httpx.Client) -> None:
     done = _run(client, "print('x' * 60_000_000)")
     assert done["status"] == "Success"
@@ -133,6 +134,7 @@ def test_runs_see_nothing_of_each_other(client: httpx.Client) -> None:
     assert changed == {}
 
 
+@pytest.mark.slow
 def test_programs_that_take_long_do_not_hold_up_others(
     server: Server, client: httpx.Client
 ) -> None:
@@ -187,6 +189,7 @@ def test_output_does_not_depend_on_files_of_the_program(client: httpx.Client) ->
         assert (run["stdout"], run["stderr"]) == output, code
 
 
+@pytest.mark.slow
 def test_what_is_left_out_of_an_answer_is_named(client: httpx.Client) -> None:
     code = "open('big', 'wb').truncate(65 << 20)\nprint('x' * (65 << 20))"
     done = _run(client, code, fetch_files=["big"])

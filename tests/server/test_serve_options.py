@@ -13,6 +13,7 @@ from tests.command_server import run_command
 from .serving import serving
 
 
+@pytest.mark.slow
 def test_the_server_says_that_it_starts_where_it_listens_and_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

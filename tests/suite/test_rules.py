@@ -130,6 +130,7 @@ def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
     assert done.stdout.endswith("\nflaky: test_it.py::test_flaky\n")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_not_retried(tmp_path: Path) -> None:
     for workers in ("0", "1"):
         done = _pytest(tmp_path, "1 / 0", "--retry-alone", "--numprocesses", workers)

@@ -15,7 +15,8 @@ from _pytest.mark import ParameterSet
 
 MARKS = {
     "slow": "only with --all: it uses more than 3 s of CPU, at which a test of the default tier "
-    "fails, or much in processes of a container engine, which are not measured",
+    "fails, or about 1 s for a detail, or much in processes of a container engine, which are not "
+    "measured",
     "exhaustive": "only with --all: a further case of a function that the default tier tests too",
     "depends_on_user": "its verdict can depend on who runs it, so CI runs it as a plain user too",
     "engine": "needs a container engine",

@@ -107,6 +107,7 @@ def test_a_run_of_a_server_is_exported_in_the_trace_of_its_caller(
     assert values["cellblock.session.id"].string_value
 
 
+@pytest.mark.slow
 def test_a_remote_executor_and_its_server_share_a_trace(
     receiver: Receiver, server: tuple[Server, str], recorded: Recorded
 ) -> None:

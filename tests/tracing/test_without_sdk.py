@@ -42,6 +42,7 @@ def test_nothing_is_imported_unless_the_program_does(block: str) -> None:
     assert done.stdout == ("['opentelemetry']\n" if block else "[]\n")
 
 
+@pytest.mark.slow
 def test_the_api_alone_records_nothing() -> None:
     program = PROGRAM.replace("BLOCK", "from opentelemetry import trace")
     program += "from cellblock.tracing import is_on\nassert not is_on()\n"

@@ -80,6 +80,7 @@ def test_compact_goes_on_with_a_summary_unless_it_fails() -> None:
         assert texts(service)[0].startswith("Summarize our conversation")
 
 
+@pytest.mark.slow
 def test_a_conversation_that_is_too_long_goes_on_with_less() -> None:
     write_transcript(Path("notes.md"), [UserEntry("more " * 50), AnswerEntry("One.")] * 4)
     with model_service(TOO_LONG, "Two.") as service:
@@ -93,6 +94,7 @@ def test_a_conversation_that_is_too_long_goes_on_with_less() -> None:
         assert (ask(service, "one message").returncode, service.request_count) == (3, 1)
 
 
+@pytest.mark.slow
 def test_undo_after_compact_gives_the_conversation_from_before(cwd: Path) -> None:
     arguments = ("--save", "notes.md", "first")
     with chat("One.", "It was about one.", "Two.", arguments=arguments) as (terminal, service):
@@ -203,6 +205,7 @@ def test_a_conversation_that_another_terminal_has_open_is_not_written(cwd: Path)
 
 
 @pytest.mark.parametrize("name", exhaustive(["notes.ipynb", "notes.md"]))
+@pytest.mark.slow
 def test_resume_uses_the_options_with_which_the_conversation_ran(name: str) -> None:
     code = "```python\nx = 1\n```\n```python\nprint('x' in globals())\n```\n"
     with model_service(code, "One.", code, "Two.", "Three.") as service:

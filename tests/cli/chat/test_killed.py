@@ -66,6 +66,7 @@ def test_no_save_leaves_no_file(tmp_path: Path) -> None:
         terminal.wait_for("there is no conversation of this folder to continue")
 
 
+@pytest.mark.slow
 def test_only_the_newest_conversations_are_kept(tmp_path: Path) -> None:
     chats = tmp_path / "state" / "cellblock" / "chats"
     chats.mkdir(parents=True)

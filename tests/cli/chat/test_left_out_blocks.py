@@ -39,6 +39,7 @@ def test_blocks_that_did_not_run_are_named_beside_the_output_of_the_others(tag: 
 
 
 @pytest.mark.parametrize("tag", exhaustive(["dockerfile", "diff", "json"]))
+@pytest.mark.slow
 def test_other_text_that_does_not_run_is_named_and_the_answer_counts(tag: str) -> None:
     with model_service(f"Save this:\n\n```{tag}\nFROM x\n```\n") as service:
         done = ask(service, "a task")

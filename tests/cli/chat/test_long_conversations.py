@@ -42,6 +42,7 @@ def test_output_that_is_too_long_is_shortened_for_the_model() -> None:
         assert "xxx last\n" in result
 
 
+@pytest.mark.slow
 def test_the_newest_message_stays_while_its_code_runs() -> None:
     steps = [f"```python\nprint('step {number}', 'x' * 400)\n```\n" for number in range(12)]
     with model_service(*steps, "Done.", refuse=longer_than(1200)) as service:

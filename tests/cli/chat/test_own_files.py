@@ -98,6 +98,7 @@ def test_a_line_says_which_file_of_the_person_was_replaced_without_a_question(cw
         assert ask(service, "--work-dir", ".", "task").stderr.count(REPLACED) == 1
 
 
+@pytest.mark.slow
 def test_run_names_a_file_that_no_block_wrote(cwd: Path) -> None:
     named = {
         before: REPLACED in notes(run_named_block(cwd, before))

@@ -110,6 +110,7 @@ def test_a_refusal_without_a_reason_gives_the_turn_back(key: str) -> None:
         assert "\noutput" not in terminal.screen
 
 
+@pytest.mark.slow
 def test_the_question_says_how_long_the_code_is() -> None:  # blank lines can hide its start
     faults: list[str] = []
     for question, block in LENGTHS.items():

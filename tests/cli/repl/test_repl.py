@@ -178,6 +178,7 @@ def test_piped_script_runs_statement_by_statement() -> None:
     assert notes(done.stderr)[-1] == "unknown command :chekpoint; :help lists the commands"
 
 
+@pytest.mark.slow
 def test_piped_script_is_decoded_and_split_as_python_does() -> None:
     script = b"# coding: latin-1\r# a comment\r\nx = 'caf\xe9'\rprint(ascii(x))\r\n"
     assert run_command("repl", given=script).stdout == "'caf\\xe9'\n"
@@ -199,6 +200,7 @@ def test_commands_work_through_a_pipe(cwd: Path) -> None:
     assert os.listdir(cwd / "coding") == ["kept.txt"]
 
 
+@pytest.mark.slow
 def test_failed_checkpoint_names_the_cause_and_restart_clears_the_others() -> None:
     done = run_script("x = 1\n:checkpoint\n:restart\n:restore 1\n'x' in dir()\n")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "False")
@@ -248,6 +250,7 @@ def test_exit_code_is_that_of_the_last_failure() -> None:
     assert (done.returncode, done.stdout) == (137, "1\n")
 
 
+@pytest.mark.slow
 def test_empty_input_is_accepted_and_a_missing_ipython_reported() -> None:
     assert run_script("").returncode == 0
     null = subprocess.DEVNULL

@@ -223,6 +223,7 @@ DRAWS = [
 ]
 
 
+@pytest.mark.slow
 def test_random_numbers_of_preloaded_libraries_differ_between_runs(tmp_path: Path) -> None:
     repeated = list[str]()
     with open_executor(tmp_path, [*STANDARD, *LIBRARIES]) as executor:

@@ -41,6 +41,7 @@ def python(
         yield executor
 
 
+@pytest.mark.slow
 def test_code_that_ignores_interrupts_is_killed_with_its_kernel(work: Path) -> None:
     beat = textwrap.indent(heartbeat("stubborn"), "        ")
     code = (
@@ -59,6 +60,7 @@ def test_code_that_ignores_interrupts_is_killed_with_its_kernel(work: Path) -> N
         assert "NameError" in run(executor, "gone").stderr
 
 
+@pytest.mark.slow
 async def test_cancelling_the_token_interrupts_the_block_and_waiting_ones(work: Path) -> None:
     async with JupyterCodeExecutor(work_dir=work) as executor:
         await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
@@ -116,6 +118,7 @@ def test_a_dead_kernel_is_reported_and_replaced(
     assert run(python, "1").output == "1\n"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_between_blocks_is_replaced(
     python: sync.JupyterCodeExecutor, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ HTML("<b>bold</b>")
     assert result.blocks[0].output_files == result.output_files
 
 
+@pytest.mark.slow
 def test_a_display_that_cannot_be_saved_takes_no_output_away(tmp_path: Path) -> None:
     folder = tmp_path / "shown"
     with sync.JupyterCodeExecutor(output_dir=folder) as executor:
@@ -92,6 +93,7 @@ def test_the_first_block_is_the_first_entry_of_the_history_and_output_files_are_
     assert [path.parent for path in result.output_files] == [tmp_path / "shown"]
 
 
+@pytest.mark.slow
 def test_a_matplotlib_figure_is_saved_as_an_image(python: sync.JupyterCodeExecutor) -> None:
     result = run(
         python, "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
@@ -200,6 +202,7 @@ def test_named_blocks_are_saved_inside_the_work_folder_only(
     assert (outside.exit_code, outside.output) == (1, "Filename is not in the workspace")
 
 
+@pytest.mark.slow
 def test_a_bash_kernel_keeps_its_state_also_after_a_timeout(bash: sync.JupyterCodeExecutor) -> None:
     assert run(bash, "number=41", "bash").exit_code == 0
     assert run(bash, "echo $((number + 1)); false", "sh").output == "42\n"

@@ -18,6 +18,7 @@ from tests.executors.jupyter.server_inspection import kernels_status
 pytestmark = pytest.mark.kernel
 
 
+@pytest.mark.slow
 def test_extensions_are_not_loaded() -> None:
     pytest.importorskip("jupyterlab", reason="jupyterlab, an extension, is missing")
     with LocalJupyterServer() as server:

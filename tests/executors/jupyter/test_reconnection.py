@@ -34,6 +34,7 @@ def python(proxy: TcpProxy) -> Iterator[sync.JupyterServerCodeExecutor]:
         yield executor
 
 
+@pytest.mark.slow
 def test_no_output_is_lost_when_the_connection_is_cut_repeatedly(
     python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_block_waits_for_the_connection_to_be_restored(
     assert (result.exit_code, result.stdout) == (0, "42\n")
 
 
+@pytest.mark.slow
 def test_the_time_limit_applies_while_the_connection_is_lost(proxy: TcpProxy) -> None:
     with sync.JupyterServerCodeExecutor(proxy, timeout=1) as executor:
         events: list[Any] = []

@@ -169,6 +169,7 @@ def test_shell_blocks_run_as_processes_of_the_kernel(
     assert run(python, "#!/bin/bash\r\n[[ a == a ]] && kill -9 $$\r\n", "sh").exit_code == 137
 
 
+@pytest.mark.slow
 def test_a_shell_block_ends_at_the_time_limit(server: LocalJupyterServer) -> None:
     with sync.JupyterServerCodeExecutor(server, timeout=1) as executor:
         result = run(executor, "echo before\nsleep 60", "sh")
@@ -182,6 +183,7 @@ def test_blocks_in_other_languages_are_not_run(python: sync.JupyterServerCodeExe
     assert run(python, "{}", "json").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_bash_kernel_runs_shell_blocks_only(server: LocalJupyterServer) -> None:
     with sync.JupyterServerCodeExecutor(server, "bash") as executor:
         assert run(executor, "echo $((6 * 7))", "sh").output == "42\n"
@@ -366,6 +368,7 @@ def test_a_server_stops_when_its_owner_process_is_killed(tmp_path: Path) -> None
     asyncio.run(wait_until(gone, "the server and its files are gone"))
 
 
+@pytest.mark.slow
 def test_a_second_server_has_another_port_and_token_or_says_why_it_cannot_start(
     server: LocalJupyterServer,
 ) -> None:

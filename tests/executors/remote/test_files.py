@@ -125,6 +125,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
+@pytest.mark.slow
 async def test_large_files_are_not_held_in_memory(
     executor: AzureContainerCodeExecutor, tmp_path: Path
 ) -> None:

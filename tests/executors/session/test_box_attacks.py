@@ -283,6 +283,7 @@ def test_a_gigabyte_of_output_takes_no_memory(box: BoxClient) -> None:
     assert max(grown.values()) < 16 * MIB, grown
 
 
+@pytest.mark.slow
 def test_a_command_that_nobody_reads_fills_nothing(box: BoxClient) -> None:
     """Its output is held, and waits in its pipe."""
 

@@ -65,6 +65,7 @@ def test_a_cancelled_request_loses_nothing(name: str, shared: SandboxSessionServ
         asyncio.run(wait_until(lambda: _has_no_other_child(live), "each other child is reaped"))
 
 
+@pytest.mark.slow
 def test_a_cancelled_set_does_not_prevent_the_automatic_checkpoint(live: LiveSession) -> None:
     live.run_ok("x = 1")
     for steps in STEPS:
@@ -74,6 +75,7 @@ def test_a_cancelled_set_does_not_prevent_the_automatic_checkpoint(live: LiveSes
             assert (after.exit_code, after.notice) == (0, ""), (steps, after)
 
 
+@pytest.mark.slow
 def test_a_stop_while_a_display_is_sent_keeps_the_session(shared: SandboxSessionServer) -> None:
     code = (
         "from IPython.display import display\ninner = 2\n"

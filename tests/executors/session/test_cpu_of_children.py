@@ -48,6 +48,7 @@ def test_children_that_nobody_waits_for_count_once(patient: LiveSession) -> None
     assert cpu_seconds(patient, "3") < 0.5
 
 
+@pytest.mark.slow
 def test_children_that_are_killed_count(patient: LiveSession) -> None:
     code = CHILD.format("60") + (
         "child = open(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read().split()[-1]\n"

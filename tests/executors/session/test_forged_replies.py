@@ -150,6 +150,7 @@ def test_an_invalid_answer_raises_session_error(shared: SandboxSessionServer) ->
     assert accepted == []
 
 
+@pytest.mark.slow
 def test_a_value_larger_than_its_session_is_not_read(
     shared: SandboxSessionServer,
 ) -> None:

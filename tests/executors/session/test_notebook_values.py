@@ -88,6 +88,7 @@ figure = go.Figure(go.Bar(x=['left'], y=[2]))
 """
 
 
+@pytest.mark.slow
 def test_a_figure_of_plotly_is_one_page_with_everything_it_needs(live: LiveSession) -> None:
     pytest.importorskip("plotly", reason="plotly is not installed")
     live.run_ok(FIGURE)
@@ -107,6 +108,7 @@ def test_another_renderer_of_plotly_can_be_chosen(live: LiveSession) -> None:
     assert list(display) == ["application/vnd.plotly.v1+json"]
 
 
+@pytest.mark.slow
 def test_the_page_of_a_figure_shows_it_without_a_network(live: LiveSession, tmp_path: Path) -> None:
     pytest.importorskip("plotly", reason="plotly is not installed")
     if (chromium := shutil.which("chromium")) is None:

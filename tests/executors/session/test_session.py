@@ -460,6 +460,7 @@ def test_a_stopped_server_is_reported() -> None:
 
 
 @pytest.mark.depends_on_user
+@pytest.mark.slow
 def test_many_sessions_fit_the_soft_limit_of_descriptors_that_most_users_have() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if before[1] < 4096:

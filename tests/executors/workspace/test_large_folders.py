@@ -107,6 +107,7 @@ def test_only_a_part_of_many_folders_is_scanned(
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_folder_with_many_files_is_processed_without_listing_them_in_memory(
     process_tree: Callable[[str], None], tmp_path: Path
 ) -> None:

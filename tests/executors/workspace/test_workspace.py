@@ -116,6 +116,7 @@ def test_a_name_follows_no_more_links_than_the_kernel_does(
     assert len(link_lookups) < 500
 
 
+@pytest.mark.slow
 def test_many_links_and_long_names_are_refused_quickly(
     workspace: Workspace, link_lookups: list[object]
 ) -> None:
@@ -289,6 +290,7 @@ def test_files_of_blocks_are_not_listed_even_in_the_same_clock_tick(
     assert workspace.list_changes(since, exclude="of the next block") == [(name, 7)]
 
 
+@pytest.mark.slow
 def test_many_files_of_old_blocks_hide_no_changes(workspace: Workspace) -> None:
     for _ in range(15_000):
         name = workspace.temporary_name("py")

@@ -80,6 +80,7 @@ def test_a_block_ends_by_sighup_although_its_caller_ignores_it() -> None:
     assert _output_of(code) == "129\n"
 
 
+@pytest.mark.slow
 def test_a_stop_interrupts_a_session_although_its_caller_blocks_sigint() -> None:
     code = (
         "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"  # as Ray does

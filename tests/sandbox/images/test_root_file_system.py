@@ -277,6 +277,7 @@ def test_an_image_is_unpacked_once(tmp_path: Path) -> None:
     assert marker.exists()
 
 
+@pytest.mark.slow
 def test_processes_that_unpack_the_same_image_at_once_get_the_same_root(
     tmp_path: Path, cache: Path
 ) -> None:

@@ -226,6 +226,7 @@ def test_long_output_is_bounded_in_the_page(server: Server, key: str, page: Any)
     assert len(_output(page).text_content()) < 300_000
 
 
+@pytest.mark.slow
 def test_tab_leaves_the_code_field(server: Server, key: str, page: Any) -> None:
     keyboard = _sign_in(page, server, key)
     keyboard.go_to("textbox", "Code")

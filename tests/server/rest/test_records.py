@@ -114,6 +114,7 @@ def test_pages_have_each_record_once(admin: httpx.Client) -> None:
     assert len(found) > 4
 
 
+@pytest.mark.slow
 def test_parameters_that_are_not_valid_are_named(admin: httpx.Client) -> None:
     for name, value in (
         ("since", "yesterday"), ("until", "2024-13-01"), ("before", "-1"), ("before", "x"),

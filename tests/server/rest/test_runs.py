@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 
 from cellblock.server.owners import Quotas
 
@@ -161,6 +162,7 @@ def test_deleting_a_session_cancels_its_runs(api: httpx.Client, session: str) ->
         assert ended["result"]["outcome"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_full_queue_refuses_runs_and_commands_of_every_door(servers: Servers) -> None:
     server = servers("--max-queued", "1")
     key = server.add_key("one at a time", Quotas(running=1))

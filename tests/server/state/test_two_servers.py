@@ -205,6 +205,7 @@ def test_a_session_of_another_server_is_listed_and_refused(pair: Pair) -> None:
         wait_for(lambda: two.post("/sessions", json={"id": "mine"}).status_code == 201)
 
 
+@pytest.mark.slow
 def test_the_console_names_the_server_of_a_session(pair: Pair) -> None:
     key = pair[0].add_key("watching")
     with pair[0].client(key, "/v1") as one, visiting(pair[1], key) as visitor:
@@ -217,6 +218,7 @@ def test_the_console_names_the_server_of_a_session(pair: Pair) -> None:
     assert "/sessions/over-there" not in page
 
 
+@pytest.mark.slow
 def test_a_killed_server_has_recorded_what_had_ended_and_loses_its_sessions(
     pair: Pair, database: str, tmp_path: Path
 ) -> None:
@@ -246,6 +248,7 @@ def test_a_killed_server_has_recorded_what_had_ended_and_loses_its_sessions(
         assert other.post("/sessions", json={"id": "a"}).status_code == 201
 
 
+@pytest.mark.slow
 def test_what_a_server_runs_when_it_stops_is_recorded(database: str, tmp_path: Path) -> None:
     with serving(tmp_path, "--drain", "0", database=database) as server:
         with server.client(server.add_key("stopped"), "/v1") as client:
