@@ -286,3 +286,31 @@ def test_forked_child_has_its_own_loop_and_cannot_use_the_parent_s_executor(tmp_
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     message = "This executor was started in another process. Create one in this process.\n"
     assert (done.stdout, done.stderr) == (f"{message}True hi\n\n0 hi\n\n", "")
+
+
+def test_a_stream_whose_reader_is_cancelled_again_and_again_is_closed() -> None:
+    open_streams = set[int]()
+
+    async def items(number: int) -> AsyncGenerator[int, None]:
+        open_streams.add(number)
+        try:
+            yield number
+            await asyncio.Event().wait()
+        finally:
+            open_streams.discard(number)
+
+    async def read(number: int, began: asyncio.Event) -> None:
+        async for _ in background_loop().stream(items(number)):
+            began.set()
+
+    async def main() -> None:
+        for number in range(100):
+            began = asyncio.Event()
+            task = asyncio.create_task(read(number, began))
+            await began.wait()
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert open_streams == set()

@@ -160,14 +160,15 @@ class BackgroundLoop:
 
     async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Run the generator `items` on the background loop and yield its items on the caller's."""
+        running_loop()  # raises if there is none
         read_ahead = _ReadAhead(items, self.keep)
         try:
             while batch := await self.call(read_ahead.read_batch()):
                 for item in batch:
                     yield item
         finally:
-            with contextlib.suppress(LoopEnded):
-                await self.call(read_ahead.close())
+            with contextlib.suppress(LoopEnded):  # a further cancellation must not prevent it
+                await run_to_end(self.call(read_ahead.close()))
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T]:
         """Run the generator `items` on the background loop and yield its items in this thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ..aio.background_loop import LoopEnded, background_loop
+from ..aio.shielded import run_to_end
 from ..blocks import CodeBlock
 from ..cancellation import Token
 from ..errors import CheckpointError
@@ -232,6 +234,7 @@ class Box:
         be read. For the rest see `exec`.
         """
         order = self._order(command, cwd, env, timeout, user, merge_stderr, max_output_bytes)
+        started = list[RunningCommand]()
 
         async def start() -> Process:
             with command_span("cellblock.spawn", self.session, order.argv):
@@ -239,9 +242,15 @@ class Box:
                 reading = order._replace(reads_input=True)
                 live = RunningCommand(self._life, reading, max_output_bytes)
                 await live.start()
+            started.append(live)
             return Process(live)
 
-        return await background_loop().call(start())
+        try:
+            return await background_loop().call(start())
+        except asyncio.CancelledError:
+            for command in started:  # it came after the start, and nobody has the process
+                await run_to_end(background_loop().call(command.end()))
+            raise
 
     def shell(
         self,

@@ -282,5 +282,5 @@ class Process:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(LoopEnded):
-            await background_loop().call(self._command.end())
+        with contextlib.suppress(LoopEnded):  # a further cancellation must not prevent it
+            await run_to_end(background_loop().call(self._command.end()))

@@ -13,7 +13,8 @@ from typing import Any, Self
 from ag2.tools.sandbox import ExecResult, SandboxBase
 
 from ..box.base import Box
-from .box_argument import limit_or_default, require_box
+from .box_argument import require_box
+from .stopping import time_limit
 
 
 class CellblockAg2Sandbox(SandboxBase):
@@ -55,9 +56,8 @@ class CellblockAg2Sandbox(SandboxBase):
     ) -> ExecResult:
         """Run a program."""
         try:
-            done = await self.sandbox.exec(
-                argv, env=env, timeout=limit_or_default(timeout), merge_stderr=True
-            )
+            limit = time_limit(self.sandbox, timeout)
+            done = await self.sandbox.exec(argv, env=env, timeout=limit, merge_stderr=True)
         except PermissionError as error:
             return ExecResult(str(error), 126)
         return ExecResult(done.stdout_text.strip(), done.exit_code)

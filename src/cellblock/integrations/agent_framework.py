@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -15,8 +14,9 @@ from agent_framework_tools.shell import ShellResult
 
 from ..box.base import Box
 from ..observation import observe
-from .box_argument import limit_or_default, require_box
+from .box_argument import require_box
 from .host_functions import FunctionSession
+from .stopping import time_limit
 
 _INSTRUCTIONS = """\
 `execute_code` runs Python in a live session of a sandbox, without a network. Variables, imports and
@@ -53,7 +53,7 @@ class CellblockShellExecutor:
         timeout: float | None = None,  # noqa: ASYNC109 - the signature of the framework
     ) -> ShellResult:
         """Run a command in the shell."""
-        done = await self._shell.run(command, timeout=limit_or_default(timeout))
+        done = await self._shell.run(command, timeout=time_limit(self.sandbox, timeout))
         return ShellResult(
             done.stdout_text,
             done.stderr_text,
@@ -116,31 +116,29 @@ class CellblockCodeActProvider(ContextProvider):
 
     async def execute_code(self, code: str) -> str:
         """Run Python code in the live session, and return what it prints."""
-        loop = asyncio.get_running_loop()
-        self._session.functions = {each.name: _on_loop(each, loop) for each in self.tools}
+        self._session.functions = {each.name: _taking_values(each) for each in self.tools}
         try:
-            block = await asyncio.to_thread(self._session.run, code)
+            block = await self._session.run(code)
         except EOFError as error:
             return str(error)
         return observe(block.result).text
 
     async def close(self) -> None:
         """End the session."""
-        await asyncio.to_thread(self._session.stop)
+        await self._session.stop()
 
 
 def _names(each: FunctionTool) -> list[str]:
     return list(each.parameters().get("properties", ()))
 
 
-def _on_loop(each: FunctionTool, loop: asyncio.AbstractEventLoop) -> Callable[..., Any]:
-    """Return a function for other threads that runs a tool on `loop`, where its clients are."""
+def _taking_values(each: FunctionTool) -> Callable[..., Any]:
+    """Return a function that calls a tool with its arguments by name or position."""
 
     def call(*values: Any, **named: Any) -> Any:
         given = {**dict(zip(_names(each), values, strict=False)), **named}
         if len(given) < len(values) + len(named):
             raise TypeError(f"{each.name} takes these arguments: {', '.join(_names(each))}.")
-        running = each.invoke(arguments=given, skip_parsing=True)
-        return asyncio.run_coroutine_threadsafe(running, loop).result()
+        return each.invoke(arguments=given, skip_parsing=True)
 
     return call

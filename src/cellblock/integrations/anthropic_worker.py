@@ -28,7 +28,8 @@ from anthropic.types.beta import (
 
 from ..box.base import Box
 from ..box.results import CommandResult
-from .box_argument import limit_or_default, require_box
+from .box_argument import require_box
+from .stopping import time_limit
 
 _READ_BYTES = 256 * 1024
 # The pattern is only expanded, not split or evaluated. Newest first.
@@ -68,7 +69,7 @@ class _SandboxTools:
         if restart:
             await self._shell.restart()
             return "bash session restarted"
-        limit = limit_or_default(timeout_ms / 1000 if timeout_ms else None)
+        limit = time_limit(self._sandbox, timeout_ms / 1000 if timeout_ms else None)
         return _output(await self._shell.run(command or "", timeout=limit))
 
     async def read(self, file_path: str, view_range: list[int] | None = None) -> str:

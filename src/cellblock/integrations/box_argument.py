@@ -1,8 +1,7 @@
-"""What asynchronous adapters are given: a sandbox, its name, and time limits."""
+"""What asynchronous adapters are given: a sandbox, and its name."""
 
 from __future__ import annotations
 
-from ..box.arguments import Default
 from ..box.base import Box
 from ..box.sandbox import Sandbox
 from ..errors import BackendError
@@ -16,11 +15,6 @@ def require_box(sandbox: object) -> Box:
             "Those of cellblock.sync cannot be used here."
         )
     return sandbox
-
-
-def limit_or_default(seconds: float | None) -> float | Default:
-    """Return a time limit; for None, that of the sandbox."""
-    return Default.TIMEOUT if seconds is None else seconds
 
 
 def name_of(sandbox: Box) -> str:

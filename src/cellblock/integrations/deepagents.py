@@ -14,9 +14,10 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.sandbox import BaseSandbox
 
-from ..box.arguments import Default
+from ..aio.background_loop import background_loop
 from ..errors import BackendError
 from ..sync import DockerSandbox, Sandbox
+from .stopping import time_limit
 
 
 class CellblockBackend(BaseSandbox):
@@ -41,30 +42,48 @@ class CellblockBackend(BaseSandbox):
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         """Run a shell command. A `timeout` of 0 is none."""
-        limit = Default.TIMEOUT if timeout is None else timeout or None
-        done = self.sandbox.exec(command, timeout=limit, merge_stderr=True)
+        return background_loop().run(self.aexecute(command, timeout=timeout))
+
+    async def aexecute(
+        self,
+        command: str,
+        *,
+        timeout: int | None = None,  # noqa: ASYNC109 - the signature of deepagents
+    ) -> ExecuteResponse:
+        """Run a shell command as `execute` does."""
+        limit = time_limit(self.sandbox, timeout) or None
+        done = await self.sandbox.wrapped.exec(command, timeout=limit, merge_stderr=True)
         return ExecuteResponse(done.stdout_text, done.exit_code, done.truncated)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
         """Write files. One that fails does not stop the others."""
-        return [FileUploadResponse(path, self._upload(path, content)) for path, content in files]
+        return background_loop().run(self.aupload_files(files))
+
+    async def aupload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        """Write files as `upload_files` does."""
+        return [FileUploadResponse(path, await self._upload(path, data)) for path, data in files]
 
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
         """Read files. One that fails does not stop the others."""
-        return [self._download(path) for path in paths]
+        return background_loop().run(self.adownload_files(paths))
 
-    def _upload(self, path: str, content: bytes) -> str | None:
+    async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+        """Read files as `download_files` does."""
+        return [await self._download(path) for path in paths]
+
+    async def _upload(self, path: str, content: bytes) -> str | None:
         try:
-            self.sandbox.files.write(_absolute(path), content)
+            await self.sandbox.wrapped.files.write(_absolute(path), content)
         except BackendError:
             raise  # the sandbox is gone, which is no matter of one file
         except (OSError, ValueError) as error:
             return _code_of(error)
         return None
 
-    def _download(self, path: str) -> FileDownloadResponse:
+    async def _download(self, path: str) -> FileDownloadResponse:
         try:
-            return FileDownloadResponse(path, self.sandbox.files.read(_absolute(path)))
+            content = await self.sandbox.wrapped.files.read(_absolute(path))
+            return FileDownloadResponse(path, content)
         except BackendError:
             raise
         except (OSError, ValueError) as error:

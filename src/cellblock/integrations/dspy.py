@@ -12,6 +12,7 @@ from typing import Any
 
 from dspy.primitives.code_interpreter import CodeExecutionError, CodeInterpreterError, FinalOutput
 
+from ..aio.background_loop import background_loop
 from ..errors import CellblockError
 from ..observation import observe
 from .host_functions import BlockEnded, FunctionBlock, FunctionSession
@@ -51,7 +52,7 @@ class CellblockInterpreter:
         """Start the session. Do nothing if it is started. Raise `CodeInterpreterError`."""
         self._check_alive()
         try:
-            self._session.start()
+            background_loop().run(self._session.start())
         except CellblockError as error:
             raise CodeInterpreterError(str(error)) from error
 
@@ -66,8 +67,8 @@ class CellblockInterpreter:
         self._session.functions = {**tools, "SUBMIT": self._submit}
         try:
             for name, value in (variables or {}).items():
-                self._session.set(name, value)
-            block = self._session.run(code)
+                background_loop().run(self._session.set(name, value))
+            block = background_loop().run(self._session.run(code))
         except EOFError as error:
             raise CodeExecutionError(str(error)) from error
         except (CellblockError, ValueError) as error:
@@ -75,9 +76,9 @@ class CellblockInterpreter:
         return self._result(block)
 
     def shutdown(self) -> None:
-        """End the session."""
+        """End the session, and the code that runs in it."""
         self._is_ended = True
-        self._session.stop()
+        background_loop().run(self._session.stop())
 
     def _check_alive(self) -> None:
         if self._is_ended:

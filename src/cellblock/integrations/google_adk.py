@@ -19,10 +19,12 @@ from google.adk.code_executors.code_execution_utils import (
     File,
 )
 from google.adk.environment import BaseEnvironment, ExecutionResult
+from pydantic import ConfigDict
 
 from ..aio.background_loop import background_loop
 from ..box.base import Box
-from .box_argument import limit_or_default, require_box
+from .box_argument import require_box
+from .stopping import EndsWithTask, IsStopped, time_limit, until_stopped
 
 
 class CellblockAdkEnvironment(BaseEnvironment):
@@ -59,7 +61,7 @@ class CellblockAdkEnvironment(BaseEnvironment):
         timeout: float | None = None,  # noqa: ASYNC109 - the signature of ADK
     ) -> ExecutionResult:
         """Run a shell command."""
-        done = await self.sandbox.exec(command, timeout=timeout)
+        done = await self.sandbox.exec(command, timeout=time_limit(self.sandbox, timeout))
         return ExecutionResult(done.exit_code, done.stdout_text, done.stderr_text, done.timed_out)
 
     async def read_file(self, path: Path) -> bytes:
@@ -80,21 +82,26 @@ class CellblockAdkCodeExecutor(BaseCodeExecutor):
     Variables stay from block to block. Closing `sandbox` is left to its owner.
     """
 
+    model_config = ConfigDict(ignored_types=(EndsWithTask,))
     sandbox: Any
     stateful: bool = True
 
+    @EndsWithTask
     def execute_code(
-        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+        self,
+        invocation_context: InvocationContext,
+        code_execution_input: CodeExecutionInput,
+        is_stopped: IsStopped,
     ) -> CodeExecutionResult:
         """Run a block. Files that it makes are in the result."""
-        return background_loop().run(self._execute(code_execution_input))
+        return background_loop().run(until_stopped(self._execute(code_execution_input), is_stopped))
 
     async def _execute(self, given: CodeExecutionInput) -> CodeExecutionResult:
         files = self.sandbox.files
         inputs = {file.name: _content(file) for file in given.input_files}
         for name, content in inputs.items():
             await files.write(name, content)
-        limit = limit_or_default(self.timeout_seconds)
+        limit = time_limit(self.sandbox, self.timeout_seconds)
         result = await self.sandbox.run_code(given.code, timeout=limit)
         found = {name: await files.read(name) for name in result.files}
         made = [

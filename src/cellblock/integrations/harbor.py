@@ -16,6 +16,7 @@ from harbor.models.task.config import NetworkMode
 from ..box.sandbox import Sandbox
 from ..errors import UserUnsupported
 from ..policy import Policy
+from .stopping import time_limit
 
 
 class CellblockTaskEnvironment(BaseEnvironment):
@@ -75,7 +76,7 @@ class CellblockTaskEnvironment(BaseEnvironment):
             ["bash", "-c", command],
             cwd=cwd or self.task_env_config.workdir,
             env=self._merge_env(env),
-            timeout=timeout_sec,
+            timeout=time_limit(self.sandbox, timeout_sec),
         )
         who = self._resolve_user(user)
         try:

@@ -6,18 +6,23 @@ import asyncio
 import inspect
 import json
 import secrets
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
 from ..aio.background_loop import background_loop
+from ..aio.shielded import wait_shielded
 from ..blocks import CodeBlock
+from ..cancellation import ABANDONED_GRACE, CancellationToken, on_cancel
 from ..errors import SessionError
 from ..executors.run_options import RunOptions
 from ..executors.session.sandbox import SandboxSessionCodeExecutor
 from ..executors.session.settings import InputPrompt
 from ..results import SessionCodeResult
 from ..runtime.protocol import MAX_FRAME
+from .stopping import IsStopped, until_stopped
 
 # Runs in the sandbox. A call is the prompt of an `input()`, and its result the answer: both JSON.
 _DEFINE = """\
@@ -89,12 +94,63 @@ class FunctionBlock:
         return self.result.output.removesuffix(f"{shown}\n")
 
 
+class _Calls:
+    """The calls of functions by one block, one after the other. After `stop`, none begins.
+
+    What a function returns to be awaited runs on the loop of the caller, if it has one, and
+    otherwise on a loop of its own. If the block is stopped, so are blocks that its functions run.
+    """
+
+    def __init__(self, flag: IsStopped) -> None:
+        self.end: BlockEnded | None = None
+        loop = asyncio.get_running_loop()
+        self._loop = None if loop is background_loop().loop else loop
+        self._flag, self._outer = flag, _calls_of_block.get()
+        self._token, self._lock = CancellationToken(), threading.Lock()
+
+    def is_stopped(self) -> bool:
+        """Return True if the block has to end."""
+        return self._flag() or (self._outer is not None and self._outer.is_closed())
+
+    def is_closed(self) -> bool:
+        """Return True if no function is called any more."""
+        return self._token.is_cancelled() or self.is_stopped()
+
+    def call(self, function: Callable[..., object], args: Any, options: Any) -> object:
+        """Call a function in this thread, and return its result."""
+        with self._lock:
+            if self.is_closed():
+                raise RuntimeError("The block was stopped.")
+            value = function(*args, **options)
+            if not inspect.isawaitable(value):
+                return value
+            work = _wait_for(value, self._token)
+            if self._loop is None:
+                return asyncio.run(work)
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def stop(self) -> None:
+        """Cancel what is awaited. Wait for a call that runs: 5 s at most, if it is a plain one."""
+        self._token.cancel()
+        if self._lock.locked():
+            await wait_shielded(asyncio.to_thread(self._wait_for_end))
+
+    def _wait_for_end(self) -> None:
+        if self._lock.acquire(timeout=ABANDONED_GRACE):
+            self._lock.release()
+
+
+# Of the block that has called the function that runs in this context.
+_calls_of_block: ContextVar[_Calls | None] = ContextVar("_calls_of_block", default=None)
+
+
 class FunctionSession:
-    """A live session, without `await`, whose code can call `functions` of this process by name.
+    """A live session whose code can call `functions` of this process by name.
 
     Arguments and results cross as JSON. Code can call what `functions` holds, and nothing else. A
-    function runs in a thread, with the context variables of the caller of `run`. Its time is not
-    time of the block. What it raises is a `RuntimeError` in the code.
+    function runs in a thread, with the context variables of the caller of `run`; what it returns to
+    be awaited runs on the loop of that caller, if it has one. Its time is not time of the block.
+    What it raises is a `RuntimeError` in the code.
 
     The parameters are those of `SandboxSessionCodeExecutor` without `input_callback`.
     """
@@ -102,45 +158,64 @@ class FunctionSession:
     def __init__(self, *args: Any, **options: Any) -> None:
         self.functions: dict[str, Callable[..., object]] = {}
         self._marker = secrets.token_hex()
-        self._end: BlockEnded | None = None
+        self._calls: _Calls | None = None  # of the last block
+        self._lock = asyncio.Lock()  # held by a block, with what prepares it
         self._session = SandboxSessionCodeExecutor(*args, **options, input_callback=self._answer)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Start the session. Do nothing if it is started."""
-        background_loop().run(self._session.start())
+        await self._session.start()
 
-    def stop(self) -> None:
-        """Stop the session."""
-        background_loop().run(self._session.stop())
+    async def stop(self) -> None:
+        """Stop the session. A block that runs raises `ExecutorStopped`."""
 
-    def set(self, name: str, value: object) -> None:
+        async def stop() -> None:
+            await self._session.stop()
+            if self._calls is not None:
+                await self._calls.stop()
+
+        await background_loop().call(stop())
+
+    async def set(self, name: str, value: object) -> None:
         """Set a variable. Raise what `SandboxSessionCodeExecutor.set` raises."""
-        background_loop().run(self._session.set(name, value))
+        await self._session.set(name, value)
 
-    def run(self, code: str) -> FunctionBlock:
+    async def run(self, code: str, is_stopped: IsStopped = lambda: False) -> FunctionBlock:
         """Run a block of Python.
 
         Raise the errors of `CodeExecutor.execute_code_blocks`, and `EOFError` if the code calls
-        `input()`: nobody answers.
+        `input()`: nobody answers. After `is_stopped()` is true, no function is called, and the run
+        is cancelled. A cancelled run has ended when `CancelledError` is raised; only a plain
+        function that was called before, and takes more than 5 s, is left to its thread.
         """
-        self._end = None
-        names = list(self.functions)
-        define = _DEFINE_ALL.format(source=_DEFINE, marker=self._marker, names=names)
-        number = self._run_block(define, is_silent=True).check().output
-        result = self._run_block(code)
-        return FunctionBlock(result, self._end, self._value(f"_{number}", result))
+        calls = _Calls(is_stopped)
+        work = self._run(code, calls)
+        return await background_loop().call(until_stopped(work, calls.is_stopped))
 
-    def _run_block(self, code: str, *, is_silent: bool = False) -> SessionCodeResult:
+    async def _run(self, code: str, calls: _Calls) -> FunctionBlock:
+        async with self._lock:
+            self._calls, names = calls, list(self.functions)
+            _calls_of_block.set(calls)
+            define = _DEFINE_ALL.format(source=_DEFINE, marker=self._marker, names=names)
+            try:
+                number = (await self._run_block(define, is_silent=True)).check().output
+                result = await self._run_block(code)
+            except BaseException:
+                await calls.stop()
+                raise
+            return FunctionBlock(result, calls.end, await self._value(f"_{number}", result))
+
+    async def _run_block(self, code: str, *, is_silent: bool = False) -> SessionCodeResult:
         options = RunOptions(is_silent=is_silent, input_is_timed=False)
         running = self._session.run_blocks([CodeBlock(code, "python")], None, options)
-        return cast(SessionCodeResult, background_loop().run(running))
+        return cast(SessionCodeResult, await running)
 
-    def _value(self, name: str, result: SessionCodeResult) -> object:
+    async def _value(self, name: str, result: SessionCodeResult) -> object:
         """Return the value that IPython has kept as the variable `name`, if the block showed it."""
         if not result.displays:
             return None
         try:
-            value = background_loop().run(self._session.get(name))
+            value = await self._session.get(name)
             json.dumps(value)  # a table cannot
         except KeyError:
             return None
@@ -151,28 +226,30 @@ class FunctionSession:
     def _answer(self, prompt: InputPrompt) -> str:
         if not prompt.startswith(self._marker):
             raise EOFError("input() is not available here.")
-        answer = json.dumps(self._call(prompt[len(self._marker) :]))
+        answer = json.dumps(self._answer_call(prompt[len(self._marker) :]))
         if len(answer) >= MAX_FRAME:
             return json.dumps({"error": f"The result is larger than {MAX_FRAME} bytes."})
         return answer
 
-    def _call(self, request: str) -> Mapping[str, object]:
+    def _answer_call(self, request: str) -> Mapping[str, object]:
+        calls = _calls_of_block.get()
+        assert calls is not None
         try:
             match json.loads(request):
                 case [str(name), [*args], {**options}] if name in self.functions:
-                    value = self.functions[name](*args, **options)
+                    value = calls.call(self.functions[name], args, options)
                 case _:
                     raise ValueError("There is no such function.")
-            if inspect.isawaitable(value):
-                value = asyncio.run(_wait_for(value))
             json.dumps(value)  # may raise
             return {"value": value}
         except BlockEnded as end:
-            self._end = end
+            calls.end = end
             return {}
-        except Exception as error:  # of any function: the code is told
+        except (Exception, asyncio.CancelledError) as error:  # of a function: the code is told
             return {"error": f"{type(error).__name__}: {error}"}
 
 
-async def _wait_for(value: Awaitable[object]) -> object:
-    return await value
+async def _wait_for(value: Awaitable[object], token: CancellationToken) -> object:
+    waiting = asyncio.ensure_future(value)
+    with on_cancel(token, asyncio.get_running_loop(), waiting.cancel):
+        return await waiting

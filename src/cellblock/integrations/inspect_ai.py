@@ -26,6 +26,7 @@ from ..box.base import Box
 from ..box.docker import DockerSandbox
 from ..box.sandbox import Sandbox
 from ..errors import BackendLost, UserUnsupported
+from .stopping import time_limit
 
 
 class CellblockConfig(BaseModel, frozen=True, extra="forbid"):
@@ -109,7 +110,7 @@ class CellblockEnvironment(SandboxEnvironment):
                 cwd=cwd,
                 env=env,
                 user=user,
-                timeout=timeout,
+                timeout=time_limit(self.sandbox, timeout),
                 max_output_bytes=limit.MAX_EXEC_OUTPUT_SIZE,
             )
         if done.timed_out:

@@ -29,7 +29,8 @@ from agents.tool import ShellCallOutcome, ShellCommandOutput, ShellCommandReques
 from ..box.base import Box
 from ..box.sandbox import Sandbox
 from ..errors import CellblockError
-from .box_argument import attach_by_name, limit_or_default, name_of, require_box
+from .box_argument import attach_by_name, name_of, require_box
+from .stopping import time_limit
 
 ShellExecutor = Callable[[ShellCommandRequest], Coroutine[Any, Any, ShellResult]]
 
@@ -49,7 +50,7 @@ def shell_executor(sandbox: Box) -> ShellExecutor:
         seconds = None if action.timeout_ms is None else action.timeout_ms / 1000
         outputs = []
         for command in action.commands:
-            done = await sandbox.exec(command, timeout=limit_or_default(seconds))
+            done = await sandbox.exec(command, timeout=time_limit(sandbox, seconds))
             outcome = (
                 ShellCallOutcome("timeout")
                 if done.timed_out
@@ -89,14 +90,15 @@ class CellblockSandboxSession(BaseSandboxSession):
     ) -> ExecResult:
         """Run a command. Raise `ExecTimeoutError` at the time limit."""
         words = self._prepare_exec_command(*command, shell=shell, user=None)
-        return await self._exec(words, timeout, user=_name(user))
+        limit = time_limit(self.sandbox, timeout)
+        return await self._exec(words, limit, user=_name(user))
 
     async def _exec_internal(
         self,
         *command: str | Path,
         timeout: float | None = None,  # noqa: ASYNC109 - the signature of the SDK
     ) -> ExecResult:
-        return await self._exec([str(word) for word in command], timeout)
+        return await self._exec([*map(str, command)], time_limit(self.sandbox, timeout))
 
     async def _exec(self, words: list[str], seconds: float | None, **options: Any) -> ExecResult:
         env = await self.state.manifest.environment.resolve()
@@ -137,7 +139,7 @@ class CellblockSandboxSession(BaseSandboxSession):
         root = self.state.manifest.root
         left_out = shell_tar_exclude_args(self._persist_workspace_skip_relpaths())
         words = ["tar", "-C", root, *left_out, "-cf", "-", "."]
-        done = await self._exec(words, None, max_output_bytes=None)
+        done = await self._exec(words, None, max_output_bytes=None)  # no command of an agent
         if done.exit_code != 0:
             raise WorkspaceArchiveReadError(path=Path(root), context={"stderr": done.stderr})
         return io.BytesIO(done.stdout)

@@ -19,11 +19,11 @@ from pydantic_ai.workspaces import (
     WorkspaceUnavailableError,
 )
 
-from ..box.arguments import Default
 from ..box.base import Box
 from ..box.results import FileStatus
 from ..errors import BackendLost
 from .box_argument import attach_by_name, name_of
+from .stopping import time_limit
 
 _OUTPUT_BYTES = 10 * 1024 * 1024  # of each stream; more is an error in Pydantic AI
 _boxes: WeakValueDictionary[str, Box] = WeakValueDictionary()  # what references name
@@ -72,8 +72,8 @@ class CellblockWorkspace:
         """Run a command: text with `shell`, else words."""
         if isinstance(command, str) != shell:
             raise TypeError("Pass text with shell=True, or a sequence of words without.")
-        limit = Default.TIMEOUT if timeout is None else timeout
         async with self._opened() as sandbox:
+            limit = time_limit(sandbox, timeout)
             try:
                 done = await sandbox.exec(
                     command, env=env, timeout=limit, max_output_bytes=_OUTPUT_BYTES

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from smolagents.local_python_executor import CodeOutput, InterpreterError, PythonExecutor
 
+from ..aio.background_loop import background_loop
 from ..errors import UnsupportedValue
 from ..observation import observe
 from .host_functions import BlockEnded, FunctionSession
@@ -43,16 +46,23 @@ class CellblockPythonExecutor(PythonExecutor):
         """Set the variables that can cross. Log those that cannot."""
         for name, value in variables.items():
             try:
-                self._session.set(name, value)
+                background_loop().run(self._session.set(name, value))
             except (UnsupportedValue, ValueError) as error:
                 _log.warning("The code does not get the variable %r: %s", name, error)
 
     def __call__(self, code_action: str) -> CodeOutput:
-        """Run the code. Raise `InterpreterError` with its output if it fails."""
+        """Run the code. Raise `InterpreterError` with its output if it fails.
+
+        It ends if the agent that has called this method is interrupted.
+        """
+        agent = sys._getframe(1).f_locals.get("self")  # no argument says which one it is
+        running = self._session.run(code_action, lambda: getattr(agent, "interrupt_switch", False))
         try:
-            block = self._session.run(code_action)
+            block = background_loop().run(running)
         except EOFError as error:
             raise InterpreterError(str(error)) from error
+        except asyncio.CancelledError as error:
+            raise InterpreterError("The agent was interrupted.") from error
         if block.end is not None:
             return CodeOutput(block.end.value, block.result.output, is_final_answer=True)
         if block.result.exit_code != 0:
@@ -61,7 +71,7 @@ class CellblockPythonExecutor(PythonExecutor):
 
     def cleanup(self) -> None:
         """End the session."""
-        self._session.stop()
+        background_loop().run(self._session.stop())
 
 
 def _ending(tool: Callable[..., Any]) -> Callable[..., Any]:

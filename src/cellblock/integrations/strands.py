@@ -19,6 +19,7 @@ from strands.vended_tools.shell import make_shell
 from ..box.base import Box
 from ..box.results import CommandResult
 from .box_argument import require_box
+from .stopping import time_limit
 
 
 class CellblockStrandsSandbox(PosixShellSandbox):
@@ -45,15 +46,15 @@ class CellblockStrandsSandbox(PosixShellSandbox):
         """Run a shell command. Raise `SandboxTimeoutError` at the time limit, with the output."""
         decoder = codecs.getincrementaldecoder("utf-8")
         decoders = {1: decoder("replace"), 2: decoder("replace")}
-        names = {1: "stdout", 2: "stderr"}
-        running = self.sandbox.exec_stream(command, timeout=timeout, cwd=cwd, env=env)
+        names, limit = {1: "stdout", 2: "stderr"}, time_limit(self.sandbox, timeout)
+        running = self.sandbox.exec_stream(command, timeout=limit, cwd=cwd, env=env)
         async with aclosing(running) as pieces:
             async for piece in pieces:
                 if not isinstance(piece, CommandResult):
                     if text := decoders[piece[0]].decode(piece[1]):
                         yield StreamChunk(text, names[piece[0]])
                 elif piece.timed_out:
-                    raise SandboxTimeoutError(timeout, piece.stdout_text, piece.stderr_text)
+                    raise SandboxTimeoutError(limit, piece.stdout_text, piece.stderr_text)
                 else:
                     yield ExecutionResult(piece.exit_code, piece.stdout_text, piece.stderr_text)
 
