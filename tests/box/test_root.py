@@ -310,3 +310,15 @@ async def test_a_debian_by_debootstrap_is_a_root() -> None:
         await run(box, "rm -r /usr/share/doc && mkdir /usr/share/doc && ls /usr/share/doc")
         await run(box, "sed -i s/root/other/ /etc/passwd && grep other /etc/passwd")
         assert box.guarantees()[-1].property == "root file system"
+
+
+async def test_folders_of_the_root_are_removed_with_all_in_them(tmp_path: Path) -> None:
+    root = make_root(tmp_path / "root")
+    deep = root / "srv" / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    async with Sandbox(root=root) as box:
+        await box.exec(["mkdir", "/srv/a/b/new"])
+        await box.files.remove("/srv/a")
+        assert [entry.name for entry in await box.files.list("/srv")] == []
+    assert (deep / "file").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import stat
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,20 @@ def test_a_folder_that_cannot_be_written_raises_workspace_error(tmp_path: Path) 
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError, match="cannot be saved"):
         DisplayFiles(tmp_path / "file").save({"text/html": "x"})
+
+
+@pytest.mark.parametrize("is_protected", [True, False])
+def test_a_link_that_code_has_made_is_followed_only_without_the_protection(
+    tmp_path: Path, *, is_protected: bool
+) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    work.mkdir()
+    (outside / "deep").mkdir(parents=True)
+    (work / "shown").symlink_to(outside)
+    for folder in (work / "shown", work / "shown" / "deep"):
+        with contextlib.suppress(WorkspaceError):
+            DisplayFiles(folder, work if is_protected else None).save({"text/html": "x"})
+    assert len([path for path in outside.rglob("*") if path.is_file()]) == 2 * (not is_protected)
 
 
 def test_an_invalid_image_is_skipped(tmp_path: Path) -> None:

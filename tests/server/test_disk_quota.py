@@ -119,7 +119,10 @@ def test_files_of_the_home_folder_count_and_folders_cannot_hide_files(api: httpx
     code = f"import os; open(os.path.expanduser('~/file'), 'wb').write(b'x' * {QUOTA})"
     run(api, "/sessions/a", code)
     _refusal(_run(api))
-    api.delete("/sessions/a")
+    listed = api.get("/sessions/a/files", params={"folder": "~"}).json()["files"]
+    assert "~/file" in [file["path"] for file in listed]
+    assert api.delete("/sessions/a/files/~/file").status_code == 204
+    assert run(api, "/sessions/a", "6 * 7")["stdout"] == "42\n"
     run(api, "/sessions/b", "import os\nfor _ in range(150): os.mkdir('d'); os.chdir('d')")
     assert "cannot be counted" in _refusal(_run(api, session="b"))
 

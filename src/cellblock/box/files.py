@@ -147,7 +147,8 @@ class Files:
 
         It is sent in pieces, so that its size does not matter. A folder is merged into one that
         exists. A link in it to a file in it becomes a file; other links, pipes and devices are left
-        out.
+        out. Raise `OSError` with `ELOOP` if `source` itself is a link, which code could have put
+        there, and with `ENAMETOOLONG` if more than 250 folders are in each other.
         """
         await upload(self._life, source, check_path(path), check_user(user))
 
@@ -164,7 +165,7 @@ class Files:
         A folder is merged into one that exists. Names come from the box, so nothing is trusted:
         no link is made or followed here, and nothing is written outside `target`. A link to a file
         becomes a file; links to folders, pipes and devices are left out. Raise `OSError` with
-        `EFBIG` if there are more than `limit_bytes` in all.
+        `EFBIG` if there are more than `limit_bytes` in all, and otherwise as `upload` does.
         """
         room = check_count("limit_bytes", limit_bytes)
         download = Download(self._life, user=check_user(user), room=room)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import functools
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+import stat
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from ..aio.background_loop import background_loop
 from ..aio.running_loop import running_loop
 from ..aio.shielded import run_in_thread
+from ..executors.workspace.workspace import OutsideWorkspace, resolve_links
 from ..runtime import protocol
 from ..runtime.box_orders import BoxAnswer, ListFolder, MakeFolder, ReadFile, StatPath, WriteFile
-from ..runtime.linux.safe_folder import SafeFolder
+from ..runtime.linux.safe_folder import Names, SafeFolder, too_deep
 from ..runtime.packets import decode_fields
 from .life import BoxLife, check_box_answer, check_room, single_entry
 
+T = TypeVar("T")
 _PIECE_BYTES = 1 << 20
+_MAX_DEPTH = 250  # of folders in each other, which every program can remove: see `too_deep`
 _END = object()
 
 
@@ -57,6 +61,13 @@ async def _pieces_of_other_loop(
         yield _check_piece(piece)
 
 
+@contextlib.asynccontextmanager
+async def _opened(opener: Callable[[], contextlib.AbstractContextManager[T]]) -> AsyncGenerator[T]:
+    """Enter what `opener` returns, in a thread. It is left also if the task is cancelled then."""
+    with contextlib.ExitStack() as stack:
+        yield await run_in_thread(lambda: stack.enter_context(opener()))
+
+
 class Upload:
     """Copies to a box. It belongs to the background loop."""
 
@@ -71,50 +82,80 @@ class Upload:
 
     async def path(self, source: Path, path: str) -> None:
         """Copy the file or folder `source`."""
-        if not await run_in_thread(source.is_dir):
-            await self._file(source, path)
-            return
-        await self._folder(path)
-        for entry, inner, is_folder in await run_in_thread(lambda: [*_walk(source)]):
-            if is_folder:
-                await self._folder(f"{path}/{inner}")
-            else:
-                await self._file(entry, f"{path}/{inner}")
+        async with _opened(partial(_open_source, source)) as opened:
+            if not isinstance(opened, SafeFolder):
+                await self._file(opened, path)
+                return
+            await self._folder(path)
+            for inner, file in await run_in_thread(lambda: [*entries_to_send(opened, source)]):
+                if file is None:
+                    await self._folder(f"{path}/{inner}")
+                    continue
+                async with _opened(partial(open_below, opened, file)) as content:
+                    await self._file(content, f"{path}/{inner}")
 
     async def _folder(self, path: str) -> None:
         await self._life.ask(MakeFolder(0, path, self._user), path=path)
 
-    async def _file(self, source: Path, path: str) -> None:
-        with await run_in_thread(_open_regular, source) as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
-            await self.stream(path, _pieces_of_file(file), mode)
+    async def _file(self, file: BinaryIO, path: str) -> None:
+        mode = os.fstat(file.fileno()).st_mode & 0o777
+        await self.stream(path, _pieces_of_file(file), mode)
 
 
-def _open_regular(source: Path) -> BinaryIO:
-    if source.exists() and not source.is_file():
-        raise OSError(errno.EINVAL, "Not a regular file or folder", str(source))
-    return open(source, "rb")
+def _open_source(source: Path) -> SafeFolder | BinaryIO:
+    with _refusing_link(source):
+        with contextlib.suppress(NotADirectoryError):
+            return SafeFolder.at(source)
+        with SafeFolder.at(source.parent.resolve()) as folder:
+            return folder.read_file(source.name)
 
 
-def _walk(source: Path) -> Iterator[tuple[Path, str, bool]]:
-    """Yield each folder and file below `source`, its path in there, and whether it is a folder.
+@contextlib.contextmanager
+def _refusing_link(path: Path) -> Generator[None]:
+    """Let an `OSError` name `path`, and say if it is a link: code may have put one there."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        if not path.is_symlink():
+            raise
+        why = "A symbolic link is not followed. Pass the path that it leads to"
+        raise OSError(errno.ELOOP, why, str(path)) from error
 
-    A link to a file in there is that file. Other links, which can lead to private files of this
-    machine, are left out, and so are pipes and devices.
+
+def entries_to_send(folder: SafeFolder, path: Path) -> Iterator[tuple[str, Names | None]]:
+    """Yield the path of each file and folder below `folder`, and a file's names for `open_below`.
+
+    A link to a file in there, at `path`, is that file. Other links, which can lead to private files
+    of this machine, are left out, and so are pipes and devices.
     """
-    root = source.resolve()
-    for folder, folders, files in os.walk(root, onerror=_raise):
-        for name in sorted((*folders, *files)):
-            path = Path(folder, name)
-            target, inner = Path(os.path.realpath(path)), path.relative_to(root).as_posix()
-            if target.is_file() and target.is_relative_to(root):
-                yield target, inner, False
-            elif path.is_dir() and not path.is_symlink():
-                yield path, inner, True
+    top = os.path.realpath(path)
+    for names, status in folder.walk(_MAX_DEPTH):
+        inner, kind = "/".join(names), stat.S_IFMT(status.st_mode)
+        if kind == stat.S_IFDIR:
+            yield inner, None
+        elif kind == stat.S_IFREG:
+            yield inner, names
+        elif kind == stat.S_IFLNK and (target := _linked_file(folder, top, inner)):
+            yield inner, target
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _linked_file(folder: SafeFolder, path: str, link: str) -> Names | None:
+    """Return the names of the file in `folder` that `link` leads to, if it does."""
+    with contextlib.suppress(OSError, OutsideWorkspace):
+        target = resolve_links(path, link)
+        if target.startswith(f"{path}/"):
+            names = tuple(target[len(path) + 1 :].split("/"))
+            open_below(folder, names).close()
+            return names
+    return None
+
+
+def open_below(folder: SafeFolder, names: Names) -> BinaryIO:
+    """Open a file below `folder`. No link is followed, also if one has replaced it by now."""
+    *above, name = names
+    with folder.inner(*above) as inner:
+        return inner.read_file(name)
 
 
 async def upload(
@@ -156,21 +197,23 @@ class Download:
         answer, _ = await self._life.ask(StatPath(0, path, self._user), path=path)
         entry = single_entry(answer)
         if entry.kind == "folder":
-            await self._folders(path, await run_in_thread(_made_folder, place))
+            async with _opened(partial(_made_folder, place)) as folder:
+                await self._folders(path, folder)
         else:
             check_room(entry.size, self._room, path)
-            parent = await run_in_thread(_made_folder, place.parent)
-            with await run_in_thread(SafeFolder.at, parent) as folder:
+            above = await run_in_thread(place.parent.resolve)  # a link there is the caller's
+            async with _opened(partial(_made_folder, above)) as folder:
                 await self._file(path, folder, place.name, entry.mode)
 
-    async def _folders(self, path: str, place: Path) -> None:
-        pending = [tuple[str, ...]()]
+    async def _folders(self, path: str, top: SafeFolder) -> None:
+        pending = [Names()]
         while pending:
             names = pending.pop()
             inner = "/".join((path, *names))
+            if len(names) > _MAX_DEPTH:
+                raise too_deep(_MAX_DEPTH, inner)
             answer, _ = await self._life.ask(ListFolder(0, inner, self._user), path=inner)
-            open_folder = functools.partial(SafeFolder.at, place, *names, create=True)
-            with await run_in_thread(open_folder) as folder:
+            async with _opened(partial(top.inner, *names, create=True)) as folder:
                 for entry in answer.entries or ():
                     _check_name(entry.name)
                     if entry.kind == "file":
@@ -179,8 +222,7 @@ class Download:
                         pending.append((*names, entry.name))
 
     async def _file(self, path: str, folder: SafeFolder, name: str, mode: int) -> None:
-        with contextlib.ExitStack() as stack:
-            file = await run_in_thread(stack.enter_context, folder.replace_file(name))
+        async with _opened(partial(folder.replace_file, name)) as file:
             if mode & 0o100:
                 os.chmod(file.fileno(), 0o755)
             await self._read(path, file)
@@ -210,10 +252,11 @@ class Download:
         await run_in_thread(file.write, data)
 
 
-def _made_folder(path: Path) -> Path:
-    """Create a folder that its caller has named, and return its path without links."""
-    path.mkdir(parents=True, exist_ok=True)
-    return path.resolve()
+def _made_folder(path: Path) -> SafeFolder:
+    """Open a folder that the caller has named, and create it if it is missing."""
+    with _refusing_link(path):
+        path.mkdir(parents=True, exist_ok=True)
+        return SafeFolder.at(path)
 
 
 def _check_name(name: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from ..blocks import CodeBlock, file_name
+from ..runtime.linux.safe_folder import SafeFolder
 
 _MAX_FILES = 10_000  # of a very large folder, only so many are remembered
-_MAX_COMPARED_BYTES = 1 << 20
+_MAX_COMPARED_BYTES, _MAX_DEPTH = 1 << 20, 100
 _INSIDE = "/workspace"  # the work folder as sandboxed blocks see it
 
 
@@ -83,13 +86,15 @@ class OwnFiles:
 
     def _is_of_a_block(self, path: str, block: CodeBlock) -> bool:
         """Return True if nothing is lost: the file is missing, the same, or says its own name."""
-        file = Path(self._folder, path)
+        *above, name = path.split(os.sep)
         try:
-            if file.stat().st_size > _MAX_COMPARED_BYTES:
-                return False
-            text = file.read_text(encoding="utf-8", errors="replace")
+            with SafeFolder.at(self._folder, *above) as folder, folder.read_file(name) as file:
+                data = file.read(_MAX_COMPARED_BYTES + 1)
         except OSError:
-            return not file.exists()
+            return not os.path.lexists(os.path.join(self._folder, path))
+        if len(data) > _MAX_COMPARED_BYTES:
+            return False
+        text = data.decode(errors="replace")
         if not text.strip():
             return True
         _, _, without_name = block.code.partition("\n")
@@ -103,8 +108,13 @@ def replacement_note(path: str) -> str:
 
 
 def _walk(folder: str, inside: str = "") -> Iterator[str]:
-    """Yield the files in `inside`, except those in hidden folders below it."""
-    for parent, folders, names in os.walk(os.path.join(folder, inside)):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        prefix = parent[len(folder) :].strip(os.sep)
-        yield from (os.path.join(prefix, name) for name in names)
+    """Yield the files and links in `inside`, except those in hidden folders below it."""
+    pending = [Path(inside)]
+    while pending:
+        above = pending.pop()
+        with contextlib.suppress(OSError), SafeFolder.at(folder, *above.parts) as opened:
+            for name, status in opened.statuses():
+                if not stat.S_ISDIR(status.st_mode):
+                    yield str(above / name)
+                elif not name.startswith(".") and len(above.parts) < _MAX_DEPTH:
+                    pending.append(above / name)

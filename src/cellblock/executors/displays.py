@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from ..errors import WorkspaceError
 from ..events import Display, Event, Output
@@ -44,12 +44,15 @@ _REPLACED_CHARACTERS = dict.fromkeys(
 
 
 class DisplayFiles:
-    """Save displayed content in `folder` under new names. The first save creates the folder."""
+    """Save displayed content in `folder` under new names. The first save creates the folder.
+
+    See `open_output_folder` for `work_dir`.
+    """
 
     is_trusted = True  # the folder may be a link
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, work_dir: Path | None = None) -> None:
+        self.folder, self._work_dir = folder, work_dir
 
     def save(self, data: Mapping[str, Any]) -> tuple[str, ...]:
         """Save an image, or else a page, of a MIME bundle. Return its path, or nothing.
@@ -68,7 +71,6 @@ class DisplayFiles:
 
     def _write(self, suffix: str, content: bytes) -> str:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             while True:
                 name = self.new_name(suffix)
                 with contextlib.suppress(FileExistsError):
@@ -82,12 +84,35 @@ class DisplayFiles:
 
     def _create(self, name: str, content: bytes) -> None:
         if sys.platform == "win32":  # cannot open folders
-            with open(self.folder / name, "xb") as file:
+            with create_output_file(self.folder, name, self._work_dir) as file:
                 file.write(content)
-        else:
-            path = self.folder.resolve() if self.is_trusted else self.folder
-            with SafeFolder.at(path) as folder:
+        elif self.is_trusted:
+            with open_output_folder(self.folder, self._work_dir) as folder:
                 folder.write_new_file(name, content)
+        else:
+            with contextlib.suppress(FileExistsError):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            with SafeFolder.at(self.folder) as folder:
+                folder.write_new_file(name, content)
+
+
+def open_output_folder(folder: Path, work_dir: Path | None) -> SafeFolder:
+    """Open `folder`, and create it if it is missing. In `work_dir`, follow no link of code."""
+    if work_dir is not None and folder.is_relative_to(work_dir):
+        names = folder.relative_to(work_dir).parts
+        return SafeFolder.at(work_dir.resolve(), *names, create=True)
+    with contextlib.suppress(FileExistsError):  # if it is a file, opening it fails
+        folder.mkdir(parents=True, exist_ok=True)
+    return SafeFolder.at(folder.resolve())
+
+
+def create_output_file(folder: Path, name: str, work_dir: Path | None) -> BinaryIO:
+    """Create the file `name` in `folder`, which is opened as `open_output_folder` does."""
+    if sys.platform == "win32":
+        folder.mkdir(parents=True, exist_ok=True)
+        return open(folder / name, "xb")
+    with open_output_folder(folder, work_dir) as opened:
+        return open(opened.create_file(name), "wb")
 
 
 class NoDisplayFiles(DisplayFiles):

@@ -104,11 +104,20 @@ def test_a_folder_that_others_can_enter_is_refused(private_folder: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
-def test_a_folder_of_another_user_is_refused(private_folder: Path) -> None:
+def test_a_folder_of_another_user_is_refused_and_locks_nobody_out(private_folder: Path) -> None:
     private_folder.mkdir(mode=0o700)
     os.chown(private_folder, 12345, 12345)
     with pytest.raises(BackendError, match="belongs to user 12345"):
-        BoxAddress.create(BOX)
+        BoxAddress(f"{private_folder}/boxes-{'0' * 16}.sock", BOX).connect()
+    found, other = BoxAddress.create(BOX), BoxAddress.create(BOX)
+    folders = {os.path.dirname(each.socket_path) for each in (found, other)}
+    assert len(folders) == 1
+    assert str(private_folder) not in folders
+    assert BoxAddress.from_ref(found.ref) == found
+    listener, maker = found.listen()
+    with listener, maker, found.connect():
+        pass
+    assert remove_abandoned_sockets() == [found.socket_path]
 
 
 def test_a_link_to_a_folder_is_refused(private_folder: Path, tmp_path: Path) -> None:

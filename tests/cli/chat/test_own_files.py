@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cellblock import CodeBlock
 from cellblock.cli.chat.approval.approver import risks
 from cellblock.cli.own_files import OwnFiles
+from cellblock.runtime.linux.safe_folder import remove_tree
 from tests.cli.chat.model_service import ask, model_service
 from tests.cli.chat.test_terminal import HELLO, QUESTION, SECOND, chat, press, say
 from tests.cli.cli_process import notes, run_locally
@@ -66,6 +68,21 @@ def test_code_that_deletes_or_replaces_files_of_the_person_looks_risky() -> None
 def test_code_that_deletes_or_replaces_no_file_of_the_person_does_not() -> None:
     risky = {code: found(code, language) for code, language in HARMLESS.items()}
     assert [code for code, named in risky.items() if named] == []
+
+
+def test_pipes_and_deep_folders_of_code_hold_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "sales.csv")
+    monkeypatch.chdir(tmp_path)
+    for _ in range(3_000):
+        os.mkdir("d")
+        os.chdir("d")
+    files = OwnFiles(str(tmp_path))
+    files.remember()
+    assert files.was_there("sales.csv")
+    assert files.replaced_by([CodeBlock(NAMED.split("\n", 1)[1], "python")]) == {0: "sales.csv"}
+    remove_tree(str(tmp_path / "d"))
 
 
 def test_files_of_blocks_may_be_deleted() -> None:

@@ -23,6 +23,19 @@ from cellblock.models import Image
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(5000)
 
 
+def test_a_picture_that_code_has_replaced_by_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None:
+    private, work = tmp_path / "private.png", tmp_path / "work"
+    private.write_bytes(PNG)
+    work.mkdir()
+    names = [str(work / name) for name in ("link.png", "pipe.png", "own.png")]
+    os.symlink(private, names[0])
+    os.mkfifo(names[1])
+    Path(names[2]).write_bytes(PNG)
+    finder = PictureFinder(str(work))
+    finder.add_event(Display(0, {}, {}, tuple(names)))
+    assert [found.image is not None for found in finder.pictures()] == [False, False, True]
+
+
 def test_the_environment_names_the_terminal() -> None:
     terminals = {
         ("xterm-kitty", "", ""): Kitty,

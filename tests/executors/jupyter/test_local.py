@@ -166,6 +166,22 @@ def test_output_over_the_limit_is_truncated(work: Path) -> None:
     assert (work / "much" / saved).read_text() == "a" * 5000 + "z\n"
 
 
+def test_saved_output_stays_in_its_file_when_code_replaces_that_by_a_link(work: Path) -> None:
+    private = work / "private"
+    private.write_text("secret")
+    code = f"""
+    import glob, os, time
+    print("first", flush=True)
+    while not (found := glob.glob("output_*.txt")): time.sleep(0.01)
+    os.remove(found[0])
+    os.symlink({str(private)!r}, found[0])
+    print("second", flush=True)
+    """
+    with sync.JupyterCodeExecutor(save_output=True, work_dir=work / "replaced") as executor:
+        run(executor, textwrap.dedent(code))
+    assert private.read_text() == "secret"
+
+
 # languages, files and functions
 
 

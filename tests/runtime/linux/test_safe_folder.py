@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from cellblock import SandboxSessionCodeExecutor
+from cellblock.box.life import BoxLife
+from cellblock.box.transfers import Download, Upload
 from cellblock.errors import CellblockError
 from cellblock.executors.workspace import snapshot
 from cellblock.executors.workspace.workspace import OutsideWorkspace, Workspace
+from cellblock.runtime.box_orders import BoxAnswer, BoxOrder, FileEntry, StatPath
 from cellblock.runtime.linux import safe_folder
 from cellblock.runtime.linux.safe_folder import (
     SafeFolder,
@@ -242,6 +247,56 @@ def restore(attack: Attack) -> None:
         taken.remove()
 
 
+class AnyBox(BoxLife):
+    """A box that keeps what is sent to it. In its folder `top` is a folder `new`."""
+
+    def __init__(self) -> None:
+        super().__init__(SandboxSessionCodeExecutor(), None)
+        self.received = b""
+
+    async def ask(
+        self, order: BoxOrder, data: AsyncIterable[bytes] | None = None, *, path: str = ""
+    ) -> tuple[BoxAnswer, bytes]:
+        """See `BoxLife`."""
+        async for piece in data or _nothing():
+            self.received += piece
+        if isinstance(order, StatPath):
+            return BoxAnswer(entries=(_folder_entry("top"),)), b""
+        return BoxAnswer(entries=(_folder_entry("new"),) if path == "top" else ()), b""
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for piece in ():
+        yield piece
+
+
+def _folder_entry(name: str) -> FileEntry:
+    return FileEntry(name, f"/{name}", "folder", False, 0, 0o755, 0.0)
+
+
+def _uploads_secret(source: Path) -> bool:
+    box = AnyBox()
+    with contextlib.suppress(OSError):
+        asyncio.run(Upload(box, "").path(source, "top"))
+    return b"s" in box.received
+
+
+def upload_folder(attack: Attack) -> bool:
+    return _uploads_secret(attack.work)
+
+
+def upload_named_folder(attack: Attack) -> bool:
+    return _uploads_secret(attack.work / "inner")
+
+
+def upload_named_file(attack: Attack) -> bool:
+    return _uploads_secret(attack.work / "file")
+
+
+def download_to_named_folder(attack: Attack) -> None:
+    asyncio.run(Download(AnyBox(), user="", room=None).run("top", attack.work / "inner"))
+
+
 USES: list[Use] = [
     read_in_folder,
     read_file,
@@ -267,6 +322,10 @@ USES: list[Use] = [
     delete_in_session,
     copy,
     restore,
+    upload_folder,
+    upload_named_folder,
+    upload_named_file,
+    download_to_named_folder,
 ]
 
 

@@ -115,12 +115,37 @@ def _user() -> int:
 
 
 def _own_folder() -> str:
-    """Return the folder of this user's sockets, which is created if it does not exist."""
-    path = f"{_PARENT}/cellblock-{_user()}"
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    _check_folder(path, "Remove it.")
-    return path
+    """Return a folder for this user's sockets, which is created if it does not exist.
+
+    It has another name if another user has made one of the usual name: the path is in the `ref`.
+    """
+    if found := _own_folders():
+        return found[0]
+    path = usual = f"{_PARENT}/{_usual_name()}"
+    while True:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        if os.lstat(path).st_uid == _user():
+            _check_folder(path, "Remove it.")
+            return path
+        path = f"{usual}-{secrets.token_hex(8)}"
+
+
+def _own_folders() -> list[str]:
+    """Return the folders of this user's sockets. Raise `BackendError`, see `_check_folder`."""
+    name, found = re.compile(rf"{_usual_name()}(-[0-9a-f]{{16}})?"), list[str]()
+    with os.scandir(_PARENT) as entries:
+        for entry in entries:
+            if name.fullmatch(entry.name):
+                with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+                    if entry.stat(follow_symlinks=False).st_uid == _user():
+                        _check_folder(entry.path, "Remove it.")
+                        found.append(entry.path)
+    return sorted(found)
+
+
+def _usual_name() -> str:
+    return f"cellblock-{_user()}"
 
 
 def _check_folder(path: str, advice: str) -> None:
@@ -158,16 +183,14 @@ def is_own_process(stream: socket.socket) -> bool:
 
 def remove_abandoned_sockets() -> list[str]:
     """Remove the sockets of processes that were killed, and return their paths."""
-    folder, removed = f"{_PARENT}/cellblock-{_user()}", list[str]()
-    if not os.path.lexists(folder):
-        return removed
-    _check_folder(folder, "Remove it.")
-    for name in sorted(os.listdir(folder)):
-        path = f"{folder}/{name}"
-        if re.fullmatch(_SOCKET, name) and not _is_served(path):
-            with contextlib.suppress(FileNotFoundError):  # another process has removed it
-                os.unlink(path)
-                removed.append(path)
+    removed = list[str]()
+    for folder in _own_folders():
+        for name in sorted(os.listdir(folder)):
+            path = f"{folder}/{name}"
+            if re.fullmatch(_SOCKET, name) and not _is_served(path):
+                with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                    os.unlink(path)
+                    removed.append(path)
     return removed
 
 

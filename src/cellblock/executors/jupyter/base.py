@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 from ...blocks import CodeBlock, CodeBlockLike
 from ...cancellation import Token, on_cancel
@@ -23,6 +23,7 @@ from ...functions.module import Function, FunctionModule
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
 from ...results import JupyterCodeResult, ResultBuilder, SessionCodeResult
+from ...runtime.linux.safe_folder import write_all
 from ...source_text import source_to_run
 from ..argument_checks import (
     check_bool,
@@ -32,7 +33,7 @@ from ..argument_checks import (
     shortest,
 )
 from ..base import CodeExecutor
-from ..displays import DisplayFiles, save_display
+from ..displays import DisplayFiles, create_output_file, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from ..settings import BlockProperties, BlockSettings, Config, to_config
 from ..workspace.temp_dir_removal import TempDirRemoval
@@ -168,6 +169,10 @@ class KernelExecutor(BlockProperties[KernelSettings], CodeExecutor):
     def _saved_output_folder(self) -> Path:
         """Return the folder in which `save_output` saves the output of blocks."""
 
+    def _shared_folder(self) -> Path | None:
+        """Return the folder that contained code can write to, if there is one."""
+        return None
+
     async def _package_folders(self, kernel: Kernel) -> list[str]:
         """Return the folders with the packages that the functions need."""
         return []
@@ -269,17 +274,20 @@ class KernelExecutor(BlockProperties[KernelSettings], CodeExecutor):
     ) -> AsyncGenerator[Event, None]:
         """Run a block. Limit its output, save its displays, and measure its usage."""
         limit = TextOutputLimit(number, self.limits.output_bytes)
-        files = DisplayFiles(self.output_dir.absolute())
+        shared = self._shared_folder()
+        files = DisplayFiles(self.output_dir.absolute(), shared)
         kernel, replaced_notice = await self._live_kernel()
         flush = _FLUSH_CODE if _same_language("python", kernel.language) else ""
         request = KernelRequest(kernel, number, flush)
-        saved = _SavedOutput(self._saved_output_folder() if self._settings.save_output else None)
+        saved_in = self._saved_output_folder() if self._settings.save_output else None
         seconds = shortest(self.timeout, self.limits.wall_seconds)
         code = source_to_run(block.code, block.language).encode(errors="replace").decode()
         started, cpu_before = time.monotonic(), kernel.cpu_seconds()
         reconnections = kernel.reconnections
-        async with contextlib.aclosing(request.run(code, seconds, token)) as events:
-            async for event in events:
+        async with contextlib.AsyncExitStack() as stack:
+            saved = stack.enter_context(contextlib.closing(_SavedOutput(saved_in, shared)))
+            running = contextlib.aclosing(request.run(code, seconds, token))
+            async for event in await stack.enter_async_context(running):
                 match event:
                     case Output():
                         saved.add(event)
@@ -347,22 +355,36 @@ class KernelExecutor(BlockProperties[KernelSettings], CodeExecutor):
 
 
 class _SavedOutput:
-    """Save the full output of one block to a file in `folder`; do nothing if `folder` is None."""
+    """Save the full output of one block to a file in `folder`; do nothing if `folder` is None.
 
-    def __init__(self, folder: Path | None) -> None:
-        self._path = None if folder is None else folder / f"output_{secrets.token_hex(8)}.txt"
+    The file stays open: code that can write to the folder could replace it by a link.
+    """
+
+    def __init__(self, folder: Path | None, work_dir: Path | None) -> None:
+        self._folder = None if folder is None else folder.absolute()
+        self._work_dir = work_dir
+        self._name = f"output_{secrets.token_hex(8)}.txt"
+        self._file: BinaryIO | None = None
 
     def add(self, output: Output) -> None:
         """Append output to the file. A full disk truncates it, but does not fail the block."""
-        if self._path is not None:
-            with contextlib.suppress(OSError), open(self._path, "ab") as file:
-                file.write(output.text.encode(errors="replace"))
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._file is None:
+                self._file = create_output_file(self._folder, self._name, self._work_dir)
+            write_all(self._file.fileno(), output.text.encode(errors="replace"))
 
     def finish(self, number: int) -> list[FileCreated]:
         """Return an event for the file, if there is one."""
-        if self._path is None or not self._path.exists():
+        if self._file is None:
             return []
-        return [FileCreated(number, self._path.name, self._path.stat().st_size)]
+        return [FileCreated(number, self._name, os.fstat(self._file.fileno()).st_size)]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
 
 
 def _same_language(tag: str, language: str) -> bool:

@@ -116,6 +116,9 @@ class DockerJupyterCodeExecutor(KernelExecutor):
     def _saved_output_folder(self) -> Path:
         return self.output_dir
 
+    def _shared_folder(self) -> Path | None:
+        return None if self.work_dir is None else self.work_dir.absolute()
+
     # saved configurations
 
     def _to_config(self) -> Config:

@@ -106,6 +106,11 @@ class Place(ABC):
         """Return the folders on this machine that code can write to, from any thread."""
         return [] if self._workspace is None else [self._workspace.path]
 
+    @property
+    def home_folder(self) -> Path | None:
+        """The home of code, if it is a folder on this machine."""
+        return None
+
     def ignore_upload(self, name: str) -> None:
         """Do not report a file that a client has written as a change by code."""
         if self._workspace is not None:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from ...limits import MIB
 from ...runtime.linux.safe_folder import SafeFolder, empty_folder
 from .base import Place
-from .sandbox import SandboxPlace
 
 if sys.platform == "linux":
     import fcntl
@@ -38,8 +37,8 @@ class CleanFolders:
         """Raise `OSError` if the folders cannot be examined."""
         work_dir = str(place.workspace.path)
         self._emptied = [work_dir]
-        if isinstance(place, SandboxPlace):
-            self._emptied.append(f"{place.scratch}/home")
+        if home := place.home_folder:
+            self._emptied.append(str(home))
         self._kept = [path for path in map(str, place.writable_folders()) if path != work_dir]
         self._before = list(self._states())
 

@@ -202,6 +202,11 @@ class SandboxPlace(Place):
         """See `Place`."""
         return [*super().writable_folders(), *([] if self.scratch is None else [self.scratch])]
 
+    @property
+    def home_folder(self) -> Path | None:
+        """See `Place`."""
+        return None if self.scratch is None else self.scratch / "home"
+
     def forget_files(self) -> None:
         """Report files as new that earlier blocks have left. Raise `WorkspaceError`."""
         self._workspace = Workspace(self.work_dir)

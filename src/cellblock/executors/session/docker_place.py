@@ -22,7 +22,7 @@ from ...containers import users
 from ...containers.client import EngineClient
 from ...containers.spec import ContainerSpec
 from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStopped
-from ...runtime.linux.safe_folder import remove_tree
+from ...runtime.linux.safe_folder import SafeFolder, remove_tree
 from ...runtime.messages import BlockRequest, RunProgram, RunRequest
 from ...runtime.protocol import Frame
 from ...runtime.session_orders import CloseSession, DropCheckpoint, NewBranch
@@ -270,9 +270,10 @@ def _copy_folder(
 ) -> snapshot.Snapshot | None:
     """Copy `source` to `target`, and give `target` the owner of `owner_of`."""
     target.mkdir(mode=0o700)
-    copied = snapshot.copy_folder(source, target, max_copied_bytes)
-    status = os.stat(owner_of)
-    if sys.platform != "win32":
-        with contextlib.suppress(PermissionError):  # without root, all have the same owner anyway
-            os.chown(target, status.st_uid, status.st_gid)
+    with SafeFolder.at(target) as made:  # code of other branches can replace it
+        copied = snapshot.copy_folder(source, target, max_copied_bytes)
+        status = os.stat(owner_of)
+        if sys.platform != "win32":
+            with contextlib.suppress(PermissionError):  # without root, all have the same owner
+                os.chown(made.descriptor, status.st_uid, status.st_gid)
     return copied

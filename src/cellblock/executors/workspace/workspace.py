@@ -127,7 +127,7 @@ class Workspace:
         """
         try:
             name.encode()
-            real = _resolve_links(self._path_prefix[:-1], name)
+            real = resolve_links(self._path_prefix[:-1], name)
         except ValueError as error:  # NUL, lone surrogates
             raise OutsideWorkspace(name) from error
         if not real.startswith(self._path_prefix) or os.path.isdir(real):
@@ -372,7 +372,7 @@ def _check_system() -> None:
         )
 
 
-def _resolve_links(top: str, name: str) -> str:
+def resolve_links(top: str, name: str) -> str:
     """Resolve `name` in the folder `top` as `os.path.realpath` does, with a limit on links.
 
     Missing files and link loops are not errors, as there. Without the limit, links made by code

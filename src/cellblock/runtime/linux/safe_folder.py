@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator, Iterator
 from typing import BinaryIO
 
+Names = tuple[str, ...]
 READ_RIGHTS, ALL_RIGHTS = stat.S_IRUSR | stat.S_IXUSR, stat.S_IRWXU  # to a folder
 TEMPORARY = ".cellblock-"  # the names of temporary files and folders begin with this
 
@@ -57,10 +58,10 @@ class SafeFolder:
         Only those are created, and `rights` are for `path`.
         """
         folder = cls(*_open(path, None, _FOLDER, rights))
-        for name in names:
-            with folder:
-                folder = folder.folder(name, create=create)
-        return folder
+        if not names:
+            return folder
+        with folder:
+            return folder.inner(*names, create=create)
 
     def __enter__(self) -> SafeFolder:
         """Return the folder itself."""
@@ -91,6 +92,14 @@ class SafeFolder:
                     if not any(entries):  # otherwise code has replaced it by another folder
                         self.give_to_owner(inner.descriptor)
         return SafeFolder(*_open(_single(name), self.descriptor, _FOLDER, rights))
+
+    def inner(self, *names: str, create: bool = False) -> SafeFolder:
+        """Open the folders `names`, each in the one before, as `folder`. Return the last one."""
+        folder = SafeFolder(os.dup(self.descriptor))
+        for name in names:
+            with folder:
+                folder = folder.folder(name, create=create)
+        return folder
 
     def above(self) -> SafeFolder:
         """Open the folder that this one is in now: code may have moved it. See `identity`."""
@@ -125,6 +134,25 @@ class SafeFolder:
                 except FileNotFoundError:
                     continue
                 yield entry.name, status
+
+    def walk(self, depth: int) -> Iterator[tuple[Names, os.stat_result]]:
+        """Yield the names on the way to each entry below, and its status, sorted by name.
+
+        Raise `too_deep` for what is in more than `depth` folders, and `OSError` if code removes or
+        replaces a folder meanwhile.
+        """
+        pending = [Names()]
+        while pending:
+            above = pending.pop()
+            if len(above) > depth:
+                raise too_deep(depth, "/".join(above))
+            with self.inner(*above) as folder:
+                found = sorted(folder.statuses())
+            for name, status in found:
+                names = (*above, name)
+                yield names, status
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append(names)
 
     def stat(self, name: str) -> os.stat_result:
         """Return the status of `name`, of a link itself."""
@@ -189,6 +217,18 @@ class SafeFolder:
 
     def _move(self, name: str, target: SafeFolder, new_name: str) -> None:
         os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
+
+    def _try_to_move(self, name: str, target: SafeFolder) -> str | None:
+        """Move the folder `name` to `target`, and return its name there, or None if that fails.
+
+        It does on a full disk, and an overlayfs does not move folders of its lower layers.
+        """
+        new_name = _temporary_name()
+        try:
+            self._move(name, target, new_name)
+        except OSError:
+            return None
+        return new_name
 
     def give_to_owner(self, descriptor: int) -> None:
         """As root, change the owner of an open file or folder to that of this folder.
@@ -260,8 +300,8 @@ class SafeFolder:
     def empty(self) -> None:
         """Remove everything in the folder, as `remove` does.
 
-        Subfolders of its folders are moved up into it, so that the number of open files and the
-        stack do not grow with the depth.
+        Subfolders of its folders are moved up into it where that works, so that the number of open
+        files and the stack do not grow with the depth.
         """
         errors = _FirstError()
         pending = self._remove_files(errors)
@@ -270,11 +310,13 @@ class SafeFolder:
             with errors:
                 with self.folder(name, rights=ALL_RIGHTS) as folder:
                     for inner in folder._remove_files(errors):
-                        moved = _temporary_name()
                         # To move a folder, its owner needs write permission.
-                        with errors, folder.folder(inner, rights=ALL_RIGHTS):
-                            folder._move(inner, self, moved)
-                            pending.append(moved)
+                        with errors, folder.folder(inner, rights=ALL_RIGHTS) as opened:
+                            if moved := folder._try_to_move(inner, self):
+                                pending.append(moved)
+                            else:
+                                opened.empty()
+                                os.rmdir(inner, dir_fd=folder.descriptor)
                 os.rmdir(name, dir_fd=self.descriptor)
         if errors.first:
             raise errors.first
@@ -295,6 +337,14 @@ class SafeFolder:
         return folders
 
 
+def too_deep(depth: int, path: str) -> OSError:
+    """Return the error for a tree of folders that other programs could not copy or remove.
+
+    They use recursion, an open file for each folder, or paths, which have at most 4096 bytes.
+    """
+    return OSError(errno.ENAMETOOLONG, f"More than {depth} folders are in each other", path)
+
+
 class _FirstError:
     """A context that suppresses each `OSError`, and keeps the first that is not a missing file."""
 
@@ -304,6 +354,8 @@ class _FirstError:
         pass
 
     def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if isinstance(error, RecursionError):  # of folders that could not be moved up
+            error = OSError(errno.ENAMETOOLONG, "Too many folders are in each other")
         if not isinstance(error, OSError):
             return False
         if self.first is None and not isinstance(error, FileNotFoundError):

@@ -13,7 +13,7 @@ from ..refusals import DiskQuotaExceeded
 
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MAX_DEPTH = 100
-_ADVICE = "Delete files, or end sessions of this key."
+_ADVICE = "Delete files, those of the home (~/) too, or end sessions of this key."
 
 
 class DiskQuota:

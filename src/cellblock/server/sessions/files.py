@@ -21,6 +21,7 @@ from ...runtime.linux.safe_folder import TEMPORARY, SafeFolder
 from ..refusals import FileMissing, InvalidFileName
 
 DATA_DIR = "/mnt/data"
+_HOME = "~"
 T = TypeVar("T")
 _BLOCK_FILE = "tmp_code_"
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
@@ -55,11 +56,17 @@ class FileInfo:
 class SessionFolder:
     """The files below `folder`. All names are relative to it, or absolute below /mnt/data.
 
-    `on_write` is called with the path of each file that was written. All methods block.
+    `on_write` is called with the path of each file that was written. `home` is the folder `~`,
+    unless `folder` has one of this name. All methods block.
     """
 
-    def __init__(self, folder: Path, on_write: Callable[[str], object] = lambda name: None) -> None:
-        self._folder, self._on_write = str(folder), on_write
+    def __init__(
+        self,
+        folder: Path,
+        on_write: Callable[[str], object] = lambda name: None,
+        home: Path | None = None,
+    ) -> None:
+        self._folder, self._on_write, self._home = str(folder), on_write, home
 
     def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """Return the files and folders in a folder, sorted by path. At most 10 000 of them.
@@ -67,10 +74,10 @@ class SessionFolder:
         If there are more, some in subfolders are left out. Raise `FileMissing`, and
         `InvalidFileName` also if `name` is a file.
         """
-        parts = split_name(name) if name.strip("/") not in ("", DATA_DIR.strip("/")) else ()
+        given = split_name(name) if name.strip("/") not in ("", DATA_DIR.strip("/")) else ()
         found = list[FileInfo]()
-        with _translate_errors(name), self._open_listed(name, parts) as folder:
-            for info in _scan(folder, "/".join(parts), _MAX_DEPTH if recursive else 0):
+        with _translate_errors(name), self._open_listed(name, *self._locate(given)) as folder:
+            for info in _scan(folder, "/".join(given), _MAX_DEPTH if recursive else 0):
                 found.append(info)
                 if len(found) >= _MAX_ENTRIES:
                     break
@@ -84,8 +91,8 @@ class SessionFolder:
 
     def open(self, name: str) -> BinaryIO:
         """Open a file to read it. Raise `FileMissing` and `InvalidFileName`."""
-        *parents, last = split_name(name)
-        with _translate_errors(name), SafeFolder.at(self._folder, *parents) as folder:
+        top, *parents, last = self._split(name)
+        with _translate_errors(name), SafeFolder.at(top, *parents) as folder:
             return folder.read_file(last)
 
     def write(self, name: str, write: Callable[[BinaryIO], T]) -> T:
@@ -95,15 +102,16 @@ class SessionFolder:
         also if the name is that of a folder or needs a folder where a file is; `WorkspaceError` if
         it cannot be written, and what `write` raises.
         """
-        *parents, last = split_name(name)
+        top, *parents, last = self._split(name)
         with (
             _translate_errors(name),
             _refuse_conflicts(name),
-            SafeFolder.at(self._folder, *parents, create=True) as folder,
+            SafeFolder.at(top, *parents, create=True) as folder,
         ):
             with folder.replace_file(last) as file:
                 result = write(file)
-            self._on_write("/".join((*parents, last)))
+            if top == self._folder:
+                self._on_write("/".join((*parents, last)))
             return result
 
     def delete(self, name: str, *, folders: bool = False) -> None:
@@ -111,18 +119,31 @@ class SessionFolder:
 
         Raise `FileMissing`, `InvalidFileName`, and `WorkspaceError` for what cannot be deleted.
         """
-        *parents, last = split_name(name)
-        with _translate_errors(name), SafeFolder.at(self._folder, *parents) as folder:
+        top, *parents, last = self._split(name)
+        with _translate_errors(name), SafeFolder.at(top, *parents) as folder:
             (folder.remove if folders else folder.unlink)(last)
 
-    def _open_listed(self, name: str, parts: tuple[str, ...]) -> SafeFolder:
+    def _split(self, name: str) -> tuple[str, ...]:
+        """Return the folder on this machine that the file `name` is below, and the names in it."""
+        top, *names = self._locate(split_name(name))
+        if not names:
+            raise InvalidFileName(f"{name!r} is the home folder. Name what is in it.")
+        return (top, *names)
+
+    def _locate(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if self._home is None or names[:1] != (_HOME,):
+            return (self._folder, *names)
+        is_own = os.path.lexists(os.path.join(self._folder, _HOME))
+        return (self._folder, *names) if is_own else (str(self._home), *names[1:])
+
+    def _open_listed(self, name: str, top: str, *parts: str) -> SafeFolder:
         """Open a folder. Raise `InvalidFileName` if it is a file."""
         if parts:
             *parents, last = parts
-            with SafeFolder.at(self._folder, *parents) as parent:
+            with SafeFolder.at(top, *parents) as parent:
                 if stat.S_ISREG(parent.stat(last).st_mode):
                     raise InvalidFileName(f"{name!r} is not a folder.")
-        return SafeFolder.at(self._folder, *parts)
+        return SafeFolder.at(top, *parts)
 
 
 @contextlib.contextmanager

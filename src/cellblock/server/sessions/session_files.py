@@ -85,15 +85,16 @@ class LocalFile(OpenFile):
 
 
 class LocalFiles(SessionFiles):
-    """Files in a folder of this machine."""
+    """Files in a folder of this machine. See `SessionFolder`."""
 
     def __init__(
         self,
         folder: Path,
         room_for: RoomFor,
         on_write: Callable[[str], object] = lambda name: None,
+        home: Path | None = None,
     ) -> None:
-        self._files, self._room_for = SessionFolder(folder, on_write), room_for
+        self._files, self._room_for = SessionFolder(folder, on_write, home), room_for
 
     async def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """See `SessionFiles`."""

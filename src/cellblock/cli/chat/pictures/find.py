@@ -10,6 +10,7 @@ from ....errors import WorkspaceError
 from ....events import Display, Event, FileCreated
 from ....executors.workspace.workspace import Workspace
 from ....models.image import Image
+from ....runtime.linux.safe_folder import SafeFolder
 from ..transcripts.entries import CodePicture
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -65,8 +66,11 @@ def _is_picture(path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
+    """Return a displayed file. Code could have replaced it by a link or a pipe by now."""
+    above, name = os.path.split(os.path.abspath(path))
     try:
-        data = Path(path).read_bytes()
+        with SafeFolder.at(os.path.realpath(above)) as folder, folder.read_file(name) as file:
+            data = file.read(_MAX_BYTES + 1)
     except OSError:
         return b""
     return data if len(data) <= _MAX_BYTES else b""

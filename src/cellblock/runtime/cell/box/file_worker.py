@@ -11,7 +11,6 @@ import errno
 import os
 import secrets
 import select
-import shutil
 import socket
 import stat
 from collections.abc import Generator
@@ -31,7 +30,7 @@ from ...box_orders import (
     WriteFile,
 )
 from ...linux.retry import retry
-from ...linux.safe_folder import TEMPORARY
+from ...linux.safe_folder import TEMPORARY, SafeFolder
 from ...packets import decode_packet, encode_packet
 from .confined_fork import Confined
 
@@ -316,6 +315,8 @@ def _remove(path: str, work_dir: str) -> None:
     if os.path.join(os.path.realpath(work_dir), "").startswith(os.path.join(whole, "")):
         raise OSError(errno.ENOTSUP, "The work folder has to stay")
     if stat.S_ISDIR(os.lstat(whole).st_mode):
-        shutil.rmtree(whole)
+        above, name = os.path.split(whole)
+        with SafeFolder.at(above) as folder:
+            folder.remove(name)
     else:
         os.unlink(whole)

@@ -54,7 +54,8 @@ _PATH_PARAMETERS = {
     "session_id": "The identifier of a session.",
     "run_id": "The ID of a run.",
     "name": "The name of a checkpoint.",
-    "path": "The path of a file in the session's folder. It may contain slashes.",
+    "path": "The path of a file in the session's folder, or after ~/ in its home. It may contain "
+    "slashes.",
 }
 
 
