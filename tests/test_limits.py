@@ -76,3 +76,12 @@ def test_local_limits_bound_the_output_and_sandbox_limits_all_but_time_and_proce
     unbounded = [name for name, value in sandbox.items() if value is None]
     assert bounded == ["output_bytes"]
     assert unbounded == ["cpu_seconds", "processors", "wall_seconds"]
+
+
+def test_files_in_memory_may_hold_half_of_the_memory() -> None:
+    assert SANDBOX_LIMITS.memory_file_bytes == SANDBOX_LIMITS.tmp_bytes == 1 << 30
+    small = Limits(memory_bytes=64 << 20).with_defaults(SANDBOX_LIMITS)
+    assert (small.memory_file_bytes, small.memory_files) == (32 << 20, 8192)
+    less = Limits(memory_bytes=64 << 20, tmp_bytes=1 << 20).with_defaults(SANDBOX_LIMITS)
+    assert less.memory_file_bytes == 1 << 20
+    assert Limits.unlimited().memory_file_bytes is None

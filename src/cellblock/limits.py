@@ -11,6 +11,11 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 _MAX_VALUE = 1 << 62  # fits into every kernel interface
+# The part of the memory that files in memory may hold: half. The kernel cannot free them by ending
+# programs, so without room beside them it would end everything. And that their entries may hold.
+_FILES_SHARE, _ENTRIES_SHARE = 2, 8
+_BYTES_PER_ENTRY = 1024  # of kernel memory, for a file without contents
+_MAX_ENTRIES = 200_000
 MIN_MEMORY_BYTES = 8 * MIB
 MAX_SECONDS = 1e9  # 30 years
 # The smallest values that work, and why.
@@ -39,7 +44,8 @@ class Limits:
     A limit that is not named keeps the executor's default. `None` means no limit;
     `Limits.unlimited()` removes all of them.
 
-    memory_bytes     memory of the process tree, including files in /tmp and /dev/shm
+    memory_bytes     memory of the process tree, including files in memory. These may hold half of
+                     it: then the folder is full (ENOSPC)
     processes        processes and threads of the tree at one time
     open_files       open file descriptors of one process
     cpu_seconds      CPU time of the process tree
@@ -53,7 +59,8 @@ class Limits:
                      that its files hold
     files            files and folders that a block may make in its work folder, and in its other
                      folders that outlive it
-    tmp_bytes        size of the block's /tmp, and of its /dev/shm
+    tmp_bytes        size of the temporary folders together: /tmp, /dev/shm and others in memory.
+                     At most half of `memory_bytes`
     checkpoints      explicit checkpoints of one live session at one time
     output_bytes     output to keep: the first half and the last half of this size. A marker between
                      them gives the number of bytes that were discarded.
@@ -108,6 +115,19 @@ class Limits:
         """Return the limits that are named as JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not _NOT_NAMED}
+
+    @property
+    def memory_file_bytes(self) -> int | None:
+        """What files in memory may hold together. None: no limit."""
+        most = None if self.memory_bytes is None else self.memory_bytes // _FILES_SHARE
+        return min((value for value in (self.tmp_bytes, most) if value is not None), default=None)
+
+    @property
+    def memory_files(self) -> int:
+        """How many files in memory there may be."""
+        if self.memory_bytes is None:
+            return _MAX_ENTRIES
+        return min(_MAX_ENTRIES, self.memory_bytes // _ENTRIES_SHARE // _BYTES_PER_ENTRY)
 
     def __repr__(self) -> str:
         named = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())

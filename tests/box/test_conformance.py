@@ -44,6 +44,11 @@ def sandbox_with_users(needs_sandbox: None) -> Iterator[SharedBoxTarget]:
 
 
 @pytest.fixture(scope="module")
+def kept_sandbox(needs_sandbox: None) -> Iterator[SharedBoxTarget]:
+    yield from opened(kept=True)
+
+
+@pytest.fixture(scope="module")
 def debian(needs_sandbox: None) -> Iterator[SharedBoxTarget]:
     root = Path.home() / ".cache" / "cellblock-ci" / "debian-bookworm"
     if not (root / ".complete").exists():
@@ -80,6 +85,21 @@ async def test_a_box_with_several_users_meets_the_contract(
     sandbox_with_users: SharedBoxTarget, name: str
 ) -> None:
     await check(sandbox_with_users, name)
+
+
+LIMITS = [name for name, check in BOX_CHECKS.items() if check.__module__.endswith(".limits")]
+
+
+@pytest.mark.parametrize("name", exhaustive(LIMITS))
+async def test_limits_hold_for_a_box_with_several_users(
+    sandbox_with_users: SharedBoxTarget, name: str
+) -> None:
+    await check(sandbox_with_users, name)
+
+
+@pytest.mark.parametrize("name", exhaustive(LIMITS))
+async def test_limits_hold_for_a_kept_box(kept_sandbox: SharedBoxTarget, name: str) -> None:
+    await check(kept_sandbox, name)
 
 
 @pytest.mark.parametrize("name", [case for case in CASES if case.id != NEEDS_USERS])

@@ -232,3 +232,13 @@ def test_a_user_without_sub_ids_is_told_what_to_do() -> None:
     assert user == "1000"
     assert "cannot run as the user 'root' here: /etc/subuid" in done.stdout
     assert "usermod --add-subuids" in done.stdout, error
+
+
+async def test_a_box_closes_before_its_forks(tmp_path: Path) -> None:
+    box = Sandbox(work_dir=tmp_path, users=True)
+    output(await box.exec("touch theirs", user="root"))
+    (fork,) = await box.fork(1)
+    await asyncio.wait_for(box.close(), 60)  # it waited for the fork, which waited for nobody
+    assert owners(tmp_path) == {(os.getuid(), os.getgid())}
+    assert output(await fork.exec("echo alive")) == "alive\n"
+    await fork.close()

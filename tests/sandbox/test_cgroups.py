@@ -22,10 +22,13 @@ def test_a_cell_has_one_share_of_the_processors_however_many_processes_it_has() 
     """Otherwise a fork bomb whose processes leave their session starves what has to kill them."""
     support = CgroupSupport(2, memory="/x", processes="/x", processors="/x", cpu_time="/x")
     plan = plan_cgroups(support, memory_bytes=None, processes=None)
-    assert plan is not None and plan.controllers == "+memory +pids +cpu"
+    assert plan is not None
+    assert plan.controllers == "+memory +pids +cpu"
+    assert plan.share == (0, "cpu.weight", str(100 * (os.cpu_count() or 1)))
     support = CgroupSupport(1, memory="/m", processes="/p", processors="/c", cpu_time="/t")
     plan = plan_cgroups(support, memory_bytes=None, processes=None)
-    assert plan is not None and plan.folders == ("/m", "/p", "/c", "/t")
+    assert plan is not None
+    assert plan.folders == ("/m", "/p", "/c", "/t")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from sqlalchemy.orm import Session
 from cellblock.sandbox.cgroups import find_cgroups
 from cellblock.server.owners import Quotas
 from cellblock.server.state.tables import KeyRow
+from tests.suite.tiers import exhaustive
 
 from .rest.requesting import wait_for
 from .serving import NEW, OLD, Server, run_old, serving
@@ -193,3 +195,25 @@ def test_keys_are_not_in_the_database_or_the_log(server: Server, key: str, tmp_p
 def test_health_needs_no_key(server: Server) -> None:
     assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
     assert httpx.get(f"{server.url}/ready").json() == {"status": "ready"}
+
+
+@pytest.mark.skipif(not find_cgroups().cpu_time, reason="needs control groups")
+@pytest.mark.parametrize("ending", exhaustive(["delete", "run", "restart"]))
+def test_what_a_run_leaves_behind_counts_for_the_quota(server: Server, ending: str) -> None:
+    key = server.add_key(f"leaves {ending}", Quotas(cpu_seconds_a_day=100))
+    with server.client(key) as client:
+        session = client.post("/v1/sessions").json()["id"]
+        here = f"/v1/sessions/{session}"
+        program = shlex.quote(f"{_WORK}open('done', 'w').close()")
+        command = f"python3 -c {program} >/dev/null 2>&1 &"
+        answer = client.post(f"{here}/commands", json={"command": command})
+        assert answer.status_code == 200, answer.text
+        wait_for(lambda: client.get(f"{here}/files/done").status_code == 200)
+        if ending == "run":
+            client.post(f"{here}/runs", json={"code": "1"})
+        elif ending == "restart":
+            client.post(f"{here}/restart")
+            client.post(f"{here}/runs", json={"code": "1"})
+        else:
+            client.delete(here)
+        wait_for(lambda: client.get("/v1/usage").json()["usage"][0]["cpu_seconds"] >= 0.3)

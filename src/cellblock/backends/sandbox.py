@@ -63,7 +63,6 @@ _USER_CONFIG = (
     "/etc/pam.d", "/etc/security/limits.conf", "/etc/skel",
 )  # fmt: skip
 # What sessions with several users have of their own besides `_TMPFS_DIRS`; it belongs to root.
-_USER_DIR_OPTIONS = "mode=755,nr_inodes=200k,size=64m"
 _USER_DIRS = ("/etc", "/home", "/root", "/run")
 # Folders that are created empty. psutil looks for batteries in the last one.
 _EMPTY_DIRS = (
@@ -150,8 +149,8 @@ class SandboxBackend:
         cgroups = plan_cgroups(self.limits)
         memory_files = allows_memory_files(self.limits, has_cgroups=cgroups is not None)
         program = seccomp.zygote_program(memory_files=memory_files)
-        size = self.limits.tmp_bytes
-        options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
+        size = self.limits.memory_file_bytes
+        options = f"nr_inodes={self.limits.memory_files}{f',size={size}' if size else ''}"
         targets = [mount.target for mount in self.sandbox.mounts]
         zygote = ZygoteSpec(
             self.inner_work_dir,
@@ -164,7 +163,8 @@ class SandboxBackend:
             and self.limits.processes is not None
             and counts_processes_by_namespace(),
             preload=self.preload,
-            tmpfs=tuple((path, options) for path in _TMPFS_DIRS),
+            tmpfs=tuple((path, 0o1777) for path in _TMPFS_DIRS),
+            tmpfs_options=options,
             below_tmpfs=tuple(
                 path for path in targets if any(_is_below(path, top) for top in _TMPFS_DIRS)
             ),
@@ -207,7 +207,7 @@ class SandboxBackend:
         below = [path for path in targets if any(_is_below(path, top) for top in _USER_DIRS)]
         files = {path: text for path, text in self.sandbox.files.items() if _is_below(path, "/etc")}
         return zygote._replace(
-            tmpfs=(*zygote.tmpfs, *((path, _USER_DIR_OPTIONS) for path in _USER_DIRS)),
+            tmpfs=(*zygote.tmpfs, *((path, 0o755) for path in _USER_DIRS)),
             below_tmpfs=(*zygote.below_tmpfs, *below),
             user_landlock=landlock.scopes(landlock.abi_version(), signals=True),
             user_folders=(*_TMPFS_DIRS, *_USER_DIRS),
@@ -235,7 +235,7 @@ class SandboxBackend:
         limits = replace(self.limits, cpu_seconds=None)
         return ConfinementSpec(
             rlimits(limits, has_cgroups=has_cgroups),
-            seccomp.session_program(),
+            seccomp.session_program(memory_segments=limits.memory_bytes is None),
             landlock.scopes(landlock.abi_version()),
             drop=True,
         )

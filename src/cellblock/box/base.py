@@ -248,8 +248,8 @@ class Box:
         try:
             return await background_loop().call(start())
         except asyncio.CancelledError:
-            for command in started:  # it came after the start, and nobody has the process
-                await run_to_end(background_loop().call(command.end()))
+            for live in started:  # it came after the start, and nobody has the process
+                await run_to_end(background_loop().call(live.end()))
             raise
 
     def shell(

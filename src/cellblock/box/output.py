@@ -43,6 +43,7 @@ class KeptOutput:
             self.is_truncated or bool(answer.is_truncated),
             bool(answer.is_timed_out),
             Usage(answer.wall or 0.0, answer.cpu or 0.0, answer.peak or 0),
+            answer.limit,
         )
 
 

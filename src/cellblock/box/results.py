@@ -21,6 +21,7 @@ class CommandResult:
     stderr      what it wrote to standard error; empty with `merge_stderr`
     truncated   it wrote more than `max_output_bytes` to a stream, whose beginning is kept
     timed_out   its time limit has ended it
+    limit       the limit of the box that has ended it, such as "memory_bytes"; `stderr` says it too
     usage       what it used
     """
 
@@ -30,6 +31,7 @@ class CommandResult:
     truncated: bool = False
     timed_out: bool = False
     usage: Usage = Usage()
+    limit: str | None = None
 
     @property
     def stdout_text(self) -> str:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from ..aio.background_loop import LoopEnded, background_loop
+from ..aio.shielded import run_to_end
 from ..executors.argument_checks import shortest
 from ..runtime.box_orders import BoxAnswer, RunCommand
 from .arguments import Default, check_count, check_output_callback, check_seconds, check_text
@@ -115,8 +116,8 @@ class ShellSession:
     async def close(self) -> None:
         """End the shell with all its processes. `run` raises `ValueError` after that."""
         self._is_closed = True
-        with contextlib.suppress(LoopEnded):
-            await self.restart()
+        with contextlib.suppress(LoopEnded):  # a further cancellation must not prevent it
+            await run_to_end(self.restart())
 
     async def __aenter__(self) -> Self:
         return self
@@ -182,7 +183,7 @@ class ShellSession:
         async with contextlib.aclosing(first.pieces(self._command, state, deadline)) as pieces:
             async for _ in pieces:
                 pass
-        if not first.is_complete:
+        if not first.is_complete and first.answer.limit is None:
             raise FileNotFoundError(
                 errno.ENOENT, "The shell does not run; try program='sh'", order.program
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from . import protocol
 from .box_orders import BoxAnswer, CommandStarted
@@ -335,6 +335,13 @@ class ForkBranchInits(NamedTuple):
     pid: int
 
 
+class CopyTemporaryFolders(NamedTuple):
+    """Order to the first process of a branch: copy the temporary folders of the session above it.
+
+    Not earlier: the memory of the copies belongs to its cell.
+    """
+
+
 class StartBox(NamedTuple):
     """Order: carry out what arrives over the stream that is passed, see `box_orders`."""
 
@@ -399,7 +406,15 @@ class FetchedMounts(NamedTuple):
     error: str = ""
 
 
-INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits, StartBox, StopAll, ContinueAll)
+InitOrder = (
+    StartSession
+    | MountFolders
+    | ForkBranchInits
+    | CopyTemporaryFolders
+    | StartBox
+    | StopAll
+    | ContinueAll
+)
+INIT_ORDERS = get_args(InitOrder)
 INIT_REPORTS = (Hello, ProcessExit, OrderResult)
-InitOrder = StartSession | MountFolders | ForkBranchInits | StartBox | StopAll | ContinueAll
 InitReport = Hello | ProcessExit | OrderResult

@@ -70,6 +70,12 @@ class ReclaimFiles(NamedTuple):
     folders: tuple[str, ...]
 
 
+class MeasureCpu(NamedTuple):
+    """Say how much CPU time all processes of the session have used, if a control group counts."""
+
+    session: int
+
+
 class DropCheckpoint(NamedTuple):
     """End the process of a checkpoint, if there is one."""
 
@@ -193,6 +199,7 @@ SessionOrder = (
     | KillProcess
     | ResumeCheckpoint
     | ReclaimFiles
+    | MeasureCpu
     | DropCheckpoint
     | GetVariable
     | SetVariable

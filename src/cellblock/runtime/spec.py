@@ -43,7 +43,8 @@ class ZygoteSpec(NamedTuple):
     own_network           what has a network of its own: "tenant", "session", or "" for none
     scripts               blocks are Python scripts that it runs itself
     preload               modules to import first
-    tmpfs                 the temporary filesystems of a cell: paths and mount options
+    tmpfs                 the temporary folders of a cell and their modes. They are parts of one
+                          filesystem in memory, whose mount options are `tmpfs_options`
     below_tmpfs           the mounts that lie below these
     early_exit            a block's end is reported before its process has ended
     confinement           of each block, and `session_confinement` of a session, if there are any
@@ -66,7 +67,8 @@ class ZygoteSpec(NamedTuple):
     own_network: str = ""
     scripts: bool = False
     preload: tuple[str, ...] = ()
-    tmpfs: tuple[tuple[str, str], ...] = ()
+    tmpfs: tuple[tuple[str, int], ...] = ()
+    tmpfs_options: str = ""
     below_tmpfs: tuple[str, ...] = ()
     early_exit: bool = False
     filter_program: bytes = b""
@@ -117,6 +119,8 @@ class CgroupPlan(NamedTuple):
 
     folders       where the parents of the cells' groups are created
     controllers   those that cgroup v2 must delegate to cells
+    share         what is written to a parent, as (index of the folder, file, text): of the
+                  processors, all cells together get as much as so many other programs
     """
 
     folders: tuple[str, ...] = ()
@@ -126,6 +130,7 @@ class CgroupPlan(NamedTuple):
     time: tuple[int, str] | None = None
     shared: str | None = None
     controllers: str = ""
+    share: tuple[int, str, str] | None = None
 
 
 class CellLimits(NamedTuple):

@@ -173,7 +173,16 @@ def plan_cgroups(
         else "+memory +pids +cpu"
         if support.processors
         else "+memory +pids",
+        share=(folders.index(support.processors), *_share_of_all(is_v2=is_v2))
+        if support.processors
+        else None,
     )
+
+
+def _share_of_all(*, is_v2: bool) -> tuple[str, str]:
+    """Return the file and the text that give all cells as much as one program per processor."""
+    programs = os.cpu_count() or 1
+    return ("cpu.weight", str(100 * programs)) if is_v2 else ("cpu.shares", str(1024 * programs))
 
 
 def _settings(

@@ -109,7 +109,9 @@ NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
 }
 
 # Memory that belongs to no process. Without control groups nothing counts it.
-_MEMORY_FILES: Final[dict[str, _Numbers]] = {"memfd_create": (319, 279), "shmget": (29, 194)}
+_SHMGET: Final = (29, 194)
+_MEMORY_FILES: Final[dict[str, _Numbers]] = {"memfd_create": (319, 279), "shmget": _SHMGET}
+_PAGE: Final = 4096  # bytes
 
 # And clone with flags for namespaces.
 _NEEDED_TO_MAKE_CELLS: Final = ("mount", "umount2", "chroot", "move_mount", "unshare", "setns")
@@ -177,21 +179,24 @@ def cell_program() -> bytes:
     return _assemble({name: REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS}, {}, _clone_checks)
 
 
-def session_program() -> bytes:
+def session_program(*, memory_segments: bool = True) -> bytes:
     """Return the rest of the filter, for a live session that has inherited `zygote_program`.
+
+    Without `memory_segments`, those of System V, which stay when all processes that used them have
+    ended, have one page: PostgreSQL needs that. There can be 4096 of them.
 
     A session may enter namespaces: it can only reach those that are made for its own branches. It
     may not signal all processes with one call, because its checkpoints are among them.
     """
     refused = {name: REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS if name != "setns"}
-    return _assemble(
-        refused,
-        {},
-        lambda column: (
-            _clone_checks(column)
-            + _if_call((62, 129)[column], _refuse_values(0, (_ALL_PROCESSES,)))
-        ),
-    )
+
+    def checks(column: int) -> list[Instruction]:
+        code = _clone_checks(column)
+        if not memory_segments:
+            code += _if_call(_SHMGET[column], _refuse_above(1, _PAGE, errno.ENOSPC))
+        return code + _if_call((62, 129)[column], _refuse_values(0, (_ALL_PROCESSES,)))
+
+    return _assemble(refused, {}, checks)
 
 
 def output_program() -> bytes:
@@ -354,6 +359,17 @@ def _check_protocol() -> list[Instruction]:
         *[(_EQUAL, len(PROTOCOLS) - index, 0, number) for index, number in enumerate(PROTOCOLS)],
     ]
     return [_load_argument(0), *netlink, *others, _return(_ERRNO | errno.EPROTONOSUPPORT)]
+
+
+def _refuse_above(argument: int, most: int, number: int) -> list[Instruction]:
+    return [
+        (_LOAD, 0, 0, 16 + 8 * argument + 4),  # the upper half
+        (_GREATER, 2, 0, 0),
+        _load_argument(argument),
+        (_GREATER, 0, 1, most),
+        _return(_ERRNO | number),
+        _return(_ALLOW),
+    ]
 
 
 def _refuse_values(argument: int, values: tuple[int, ...]) -> list[Instruction]:

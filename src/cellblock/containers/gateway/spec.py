@@ -127,7 +127,8 @@ class GatewaySpec:
     def _host_config(self, client: EngineClient) -> dict[str, Any]:
         host = dict[str, Any]()
         if self.bind_dir is None:
-            size = f",size={self.limits.tmp_bytes}" if self.limits.tmp_bytes else ""
+            most = self.limits.memory_file_bytes
+            size = "" if most is None else f",size={most}"
             host["Tmpfs"] = {self.work_dir: f"rw,exec,nosuid,nodev,mode=1777{size}"}
         else:
             host |= users.userns_config(client)

@@ -30,6 +30,7 @@ from ...runtime.session_orders import (
     KillProcess,
     ListVariables,
     MakeCheckpoint,
+    MeasureCpu,
     ResumeCheckpoint,
     SessionOrder,
     SetVariable,
@@ -246,6 +247,17 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         """Return the variables that blocks have created, sorted by name."""
         answer, _ = await self._query(ListVariables)
         return [Variable(*entry) for entry in required(check_answer(answer).variables, "variables")]
+
+    async def cpu_seconds(self) -> float | None:
+        """Return the CPU time of all processes of the session since its start, also of commands.
+
+        Return None before the start, and where no control group counts it.
+        """
+        connection = self.place.connection
+        if connection is None or not connection.is_open:
+            return None
+        order = MeasureCpu(self._state.number)
+        return (await background_loop().call(connection.request(order)))[0].cpu
 
     async def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
         """Return what Tab offers in `code` at index `cursor` (None: at its end).

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..linux import syscalls
 from ..spec import ZygoteSpec
 
 _CLOCK_REALTIME_COARSE = 5  # the clock of file times; `time` has no name for it
+_FULL_BYTES = 1 << 16  # that are free in a filesystem that is as good as full
 _MAX_TICK_NS = 20_000_000  # the coarse clock advances at least this often
 
 _new_ipc_namespace = syscalls.PreparedCall("unshare", "unshare", syscalls.CLONE_NEWIPC)
@@ -33,22 +34,23 @@ class _PristineState:
 
 
 class CellFilesystem:
-    """The temporary filesystems, terminals, and System V and POSIX message objects of one cell."""
+    """The temporary folders, terminals, and System V and POSIX message objects of one cell."""
 
     def __init__(self, spec: ZygoteSpec) -> None:
-        self._namespaces = spec.namespaces
-        self._options = dict(spec.tmpfs)
-        # The temporary filesystems will hide these folders; an open descriptor still reaches them.
+        self._spec, self._namespaces = spec, spec.namespaces
+        # The temporary folders will hide these; an open descriptor still reaches them.
         self._below = {path: os.open(path, os.O_PATH) for path in spec.below_tmpfs}
-        # A change in a folder between the mount point and a deeper target does not show at the top.
-        self._watched = {
-            path: [path, *sorted(_folders_between(path, self._below))] for path in self._options
-        }
+        self._watched: dict[Callable[[], None], list[str]] = {}  # by what mounts them
+        if spec.tmpfs:
+            folders = [path for path, _ in spec.tmpfs]
+            # A change in a folder between the mount point and a deeper target does not show at the
+            # top.
+            between = {found for path in folders for found in _folders_between(path, self._below)}
+            self._watched[self._mount_temporary] = [*folders, *sorted(between)]
         if self._namespaces:
             # `ptmx` belongs to the cell's own mount of devpts.
-            terminals = [syscalls.DEVPTS, f"{syscalls.DEVPTS}/ptmx"]
-            self._watched[syscalls.DEVPTS] = terminals
-        self._pristine: dict[str, _PristineState] = {}
+            self._watched[self._mount_terminals] = [syscalls.DEVPTS, f"{syscalls.DEVPTS}/ptmx"]
+        self._pristine: dict[Callable[[], None], _PristineState] = {}
         self._first = True
 
     def reset(self) -> bool:
@@ -56,14 +58,15 @@ class CellFilesystem:
         changed, self._first = self._first, False
         if self._namespaces:
             _new_ipc_namespace()
-        for path in self._watched:
-            if not self._is_pristine(path):
-                self._mount(path)
+        for mount, watched in self._watched.items():
+            if not self._is_pristine(mount):
+                mount()
+                self._pristine[mount] = _PristineState(watched)
                 changed = True
         return changed
 
-    def _is_pristine(self, path: str) -> bool:
-        before = self._pristine.get(path)
+    def _is_pristine(self, mount: Callable[[], None]) -> bool:
+        before = self._pristine.get(mount)
         if before is None:
             return False
         for folder, status in before.folders:
@@ -77,24 +80,59 @@ class CellFilesystem:
             before.settled = now > before.changed + _MAX_TICK_NS
         return True
 
-    def _mount(self, path: str) -> None:
-        """Mount a fresh filesystem on `path` instead of the one that a block has touched."""
-        if path in self._pristine:
-            syscalls.unmount(path, syscalls.MNT_DETACH)
-        if path == syscalls.DEVPTS:
-            syscalls.mount_devpts()
-        else:
-            flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
-            syscalls.mount("tmpfs", path, "tmpfs", flags, self._options[path])
+    def _mount_temporary(self) -> None:
+        if self._mount_temporary in self._pristine:
+            unmount_temporary_folders(self._spec)
+        mount_temporary_folders(self._spec)
         for target, handle in self._below.items():
-            if target.startswith(f"{path}/"):
-                bind_mount(f"/proc/self/fd/{handle}", target)
-        self._pristine[path] = _PristineState(self._watched[path])
+            bind_mount(f"/proc/self/fd/{handle}", target)
+
+    def _mount_terminals(self) -> None:
+        if self._mount_terminals in self._pristine:
+            syscalls.unmount(syscalls.DEVPTS, syscalls.MNT_DETACH)
+        syscalls.mount_devpts()
 
     def close_handles(self) -> None:
         """Close the open folders. User code must not inherit them."""
         for handle in self._below.values():
             os.close(handle)
+
+
+def mount_temporary_folders(spec: ZygoteSpec) -> None:
+    """Mount the temporary folders of a cell: parts of one filesystem, which has one size.
+
+    With one each, their sizes would have to be small, or exceed the memory of the cell in sum.
+    """
+    base = spec.tmpfs[0][0]
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.mount("tmpfs", base, "tmpfs", flags, spec.tmpfs_options)
+    for path, mode in reversed(spec.tmpfs):  # the last one hides the whole
+        part = f"{base}/{path.replace('/', '-')}"
+        os.mkdir(part)
+        os.chmod(part, mode)
+        syscalls.mount(part, path, None, syscalls.MS_BIND)
+
+
+def describe_full(folders: Sequence[str], path: str = "") -> str:
+    """Return the error that the temporary `folders` are full, or that one had no room for `path`.
+
+    "": they are not, or it is not in them.
+    """
+    if not folders:
+        return ""
+    found = os.statvfs(folders[0])
+    is_full = found.f_bfree * found.f_frsize < _FULL_BYTES or not found.f_ffree
+    if not is_full and not path.startswith(tuple(f"{folder}/" for folder in folders)):
+        return ""
+    size = f"{found.f_blocks * found.f_frsize >> 20} MiB"
+    text = f"{', '.join(folders)} are full: these folders are in memory, of which they may hold"
+    return f"{text} {size} and {found.f_files} files (memory_bytes, tmp_bytes)"
+
+
+def unmount_temporary_folders(spec: ZygoteSpec) -> None:
+    """Unmount them with everything that is mounted on them."""
+    for path in (*(path for path, _ in spec.tmpfs), spec.tmpfs[0][0]):
+        syscalls.unmount(path, syscalls.MNT_DETACH)
 
 
 def _status(path: str) -> tuple[int, int, int, int, int]:

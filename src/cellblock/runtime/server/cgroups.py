@@ -47,9 +47,12 @@ class CellCgroups(NamedTuple):
                 remove_orphans(folder)
                 os.mkdir(f"{folder}/{name}")
                 cgroups.parents.append(f"{folder}/{name}")
+            if plan.share is not None:
+                index, file, text = plan.share
+                with contextlib.suppress(OSError):  # then all cells count as one program
+                    _write(f"{cgroups.parents[index]}/{file}", text)
             if plan.controllers:
-                with open(f"{cgroups.parents[0]}/cgroup.subtree_control", "w") as file:
-                    file.write(plan.controllers)
+                _write(f"{cgroups.parents[0]}/cgroup.subtree_control", plan.controllers)
         except BaseException:
             cgroups.remove()
             raise
@@ -89,6 +92,11 @@ def _remove_with_cells(parent: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 os.rmdir(entry.path)
     os.rmdir(parent)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def _namespace() -> str:

@@ -26,6 +26,8 @@ _CLOCK_REALTIME_COARSE = 5
 _BYTES_PER_SECOND = 8 << 30  # no block writes faster
 _SHORTEST_INTERVAL = 0.002  # seconds
 _COUNT_SHARE = 10  # counting takes at most this part of the server's time
+_LONGEST_INTERVAL = 10.0
+_MEMORY_SHARE = 4
 _MAX_DEPTH = 100
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _AMOUNT = struct.Struct("<2d")
@@ -34,6 +36,18 @@ _AMOUNT = struct.Struct("<2d")
 class _Amount(NamedTuple):
     bytes: float
     files: float
+
+    def at_most(self, other: _Amount) -> _Amount:
+        """Return the smaller of each."""
+        return _Amount(min(self.bytes, other.bytes), min(self.files, other.files))
+
+    def without(self, other: _Amount) -> _Amount:
+        """Return the difference of each. Infinity stays."""
+        return _Amount(_difference(self.bytes, other.bytes), _difference(self.files, other.files))
+
+
+# How far above a limit a command may still start. What exceeds one has that much when it is ended.
+_ROOM = _Amount(32 << 20, 1000)
 
 
 class WritableFolders:
@@ -58,6 +72,11 @@ class WritableFolders:
     def used(self) -> list[_Amount]:
         """Return the usage of each filesystem. Infinity: this filesystem does not count it."""
         return [_used(path) for path in self._path_by_device.values()]
+
+    def in_memory(self) -> WritableFolders:
+        """Return those that are on a filesystem in memory."""
+        found = [path for path in self.paths if _is_in_memory(path)]
+        return WritableFolders(found, self._users)
 
     def call_with_rights(self, count: Callable[[], _Amount | None]) -> _Amount | None:
         """Return what `count` returns with the rights to look at all files. None: it failed."""
@@ -99,42 +118,62 @@ class StorageMeter:
     Blocks that run at the same time in the same folders are counted together.
     """
 
-    def __init__(self, folders: WritableFolders, limits: CellLimits) -> None:
-        self._folders = folders
-        self._max_bytes = limits.written_bytes or math.inf
-        self._max_files = limits.files or math.inf
-        is_limited = min(self._max_bytes, self._max_files) < math.inf
+    def __init__(self, folders: WritableFolders, limits: CellLimits, room: _Amount = _ROOM) -> None:
+        self._folders, self._room = folders, room
+        self._limits = _Amount(limits.written_bytes or math.inf, limits.files or math.inf)
+        self._most = self._limits
+        is_limited = min(self._most) < math.inf
         self._before = folders.used() if is_limited else []
         self._started = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
-        self._bytes_left = self._max_bytes
+        self._found = self._others = _Amount(0, 0)  # what is the block's of the growth, and is not
+        self._bytes_left = self._most.bytes
         self._count_at = 0.0
 
     def check_after(self, interval: float) -> float:
         """Return the seconds until the next check: `interval`, or less near the limit."""
         return min(interval, max(_SHORTEST_INTERVAL, self._bytes_left / _BYTES_PER_SECOND))
 
-    def exceeded_limit(self, written_bytes: int, pids: Iterable[int]) -> str | None:
-        """Return the name of the limit that the block exceeds, or None.
+    def exceeded_limit(
+        self, written_bytes: int, pids: Iterable[int], *, at_end: bool = False
+    ) -> str | None:
+        """Return the name of the limit that the block exceeds, or None. `at_end`: it has ended.
 
         `written_bytes` is what the kernel counts for its processes `pids`.
         """
-        if written_bytes > self._max_bytes:
+        self._found = _Amount(written_bytes, 0)
+        if written_bytes > self._most.bytes:
             return "written_bytes"
         growth = self._growth()
-        if growth.bytes <= self._max_bytes and growth.files <= self._max_files:
-            self._bytes_left = self._max_bytes - max(written_bytes, growth.bytes)
-            return None
+        self._others = growth.at_most(self._others)
+        own = growth.without(self._others)
         started = time.monotonic()
-        if started < self._count_at:
-            return None
-        found = self._folders.call_with_rights(lambda: self._count(pids))
-        self._count_at = started + (1 + _COUNT_SHARE) * (time.monotonic() - started)
-        # What could not be counted is taken for the block's.
-        kept = growth if found is None else found
-        self._bytes_left = self._max_bytes - max(written_bytes, min(kept.bytes, growth.bytes))
-        if min(kept.bytes, growth.bytes) > self._max_bytes:
+        if own.bytes > self._most.bytes or own.files > self._most.files:
+            if started < self._count_at and not at_end:
+                return None
+            found = self._folders.call_with_rights(lambda: self._count(pids))
+            self._count_at = started + (1 + _COUNT_SHARE) * (time.monotonic() - started)
+            # What could not be counted is taken for the block's.
+            own = growth if found is None else growth.at_most(found)
+            self._others = growth.without(own)
+        self._found = _Amount(max(written_bytes, own.bytes), own.files)
+        self._bytes_left = self._most.bytes - self._found.bytes
+        if own.bytes > self._most.bytes:
             return "written_bytes"
-        return "files" if min(kept.files, growth.files) > self._max_files else None
+        return "files" if own.files > self._most.files else None
+
+    def hold_to_limits(self) -> None:
+        """Undo `let_go_on`."""
+        self._most = self._limits
+
+    def let_go_on(self) -> None:
+        """Let what exceeds a limit by little go on, if it adds next to nothing.
+
+        So commands can remove what is too much, and cannot add to it again and again.
+        """
+        self._most = _Amount(
+            _with_room(self._limits.bytes, self._found.bytes, self._room.bytes),
+            _with_room(self._limits.files, self._found.files, self._room.files),
+        )
 
     def _count(self, pids: Iterable[int]) -> _Amount | None:
         """Return what the block keeps, or None if not everything could be looked at."""
@@ -145,8 +184,7 @@ class StorageMeter:
 
     def limit_exceeded_at_end(self) -> str | None:
         """Return the limit that a block exceeds which has ended, perhaps before any check."""
-        self._count_at = 0.0
-        return self.exceeded_limit(0, ())
+        return self.exceeded_limit(0, (), at_end=True)
 
     def _growth(self) -> _Amount:
         """Return by how much the filesystems have grown, in sum."""
@@ -216,6 +254,82 @@ class _Count:
         self._bytes += status.st_blocks * _BLOCK_BYTES
         self._files += 1
         return True
+
+
+class SessionStorage:
+    """Measure what a session with a box keeps in `folders` and writes, from its start to its end.
+
+    That is of its commands, what they leave, the files that are written for it, and its blocks.
+    Files in memory may hold a quarter of the memory limit: besides them are the temporary folders.
+
+    is_memory_full   they held more at the last check
+    """
+
+    def __init__(self, folders: WritableFolders, limits: CellLimits) -> None:
+        self._written, self._measure_at = 0, 0.0
+        self.is_memory_full = False
+        self._all = StorageMeter(folders, limits)
+        memory = CellLimits(written_bytes=(limits.memory_bytes or 0) // _MEMORY_SHARE)
+        in_memory = folders.in_memory() if limits.memory_bytes else WritableFolders(())
+        self._in_memory = None
+        if in_memory.paths:
+            self._in_memory = StorageMeter(in_memory, memory, _Amount(0, 0))
+        self._meters = [meter for meter in (self._all, self._in_memory) if meter is not None]
+
+    def check_after(self, interval: float) -> float:
+        """Return the seconds until the next check. See `StorageMeter`."""
+        if self._in_memory is not None:
+            interval = self._in_memory.check_after(interval)
+        return self._all.check_after(interval)
+
+    def exceeded_limit(
+        self, written: Callable[[], int], pids: Callable[[], list[int]], *, at_end: bool
+    ) -> str | None:
+        """Return the name of the limit that is exceeded, or None. `at_end`: a command has ended.
+
+        `written` returns what the kernel has counted. It is called if that can have become too much
+        since the last call.
+        """
+        now = time.monotonic()
+        if now >= self._measure_at:
+            self._written = written()
+        found = (pid for list_pids in (pids,) for pid in list_pids())  # not before it is used
+        memory = self._in_memory
+        self.is_memory_full = bool(memory and memory.exceeded_limit(0, found, at_end=at_end))
+        if self.is_memory_full:
+            return "memory_bytes"
+        limit = self._all.exceeded_limit(self._written, found, at_end=at_end)
+        if limit is None and now >= self._measure_at:
+            self._measure_at = now + self._all.check_after(_LONGEST_INTERVAL)
+        return limit
+
+    def let_go_on(self) -> None:
+        """See `StorageMeter`."""
+        for meter in self._meters:
+            meter.let_go_on()
+
+    def hold_to_limits(self) -> None:
+        """See `StorageMeter`."""
+        for meter in self._meters:
+            meter.hold_to_limits()
+
+
+def _with_room(limit: float, found: float, room: float) -> float:
+    return min(max(limit, found + limit / 64), limit + max(limit / 8, room))
+
+
+def _is_in_memory(path: str) -> bool:
+    """Return True if the file at `path` is on a tmpfs or ramfs."""
+    with contextlib.suppress(OSError):
+        device = os.stat(path).st_dev
+        if os.major(device):
+            return False
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                mount, _, filesystem = line.partition(" - ")
+                if mount.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+                    return filesystem.split()[0] in ("tmpfs", "ramfs")
+    return False
 
 
 def _used(path: str) -> _Amount:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 
 from ..linux import process_tree
 from ..linux.held_file import HeldFile
@@ -25,6 +26,7 @@ class UsageMeter:
     """Measure the current block of one cell, whose first process is `pid`.
 
     peak_bytes    the highest sum of memory that `sample` has found
+    living_bytes  what `total_written_bytes` has found last, of processes that live
     """
 
     def __init__(self, cgroups: CellCgroups, name: str, pid: int) -> None:
@@ -38,6 +40,7 @@ class UsageMeter:
         self._shared_before = self._total_shared_kills()
         self._folders = [f"{parent}/{name}" for parent in cgroups.parents]
         self.peak_bytes = self._leftover_bytes = 0
+        self.living_bytes = self._forgotten_bytes = self._others_bytes = 0
         self._stat, self._io = (HeldFile(f"/proc/{pid}/{name}") for name in ("stat", "io"))
         self._tracked = self._stat, self._io
         self._peak = self._file(cgroups.peak, os.O_RDWR)
@@ -95,7 +98,7 @@ class UsageMeter:
     def _record_counts(self) -> None:
         self._kills_before = self._total_oom_kills()
         self._shared_before = self._total_shared_kills()
-        self._time_before = self._group_time() or 0.0
+        self._time_before = self.total_cpu_seconds() or 0.0
 
     def _baseline_sample(self) -> UsageSample:
         if self._baseline is None:
@@ -119,6 +122,13 @@ class UsageMeter:
         """Move a process that was forked in another cell to this cell's control groups."""
         for folder in self._folders:
             _write(f"{folder}/cgroup.procs", str(pid))
+
+    def allow_forks(self, *, allowed: bool) -> None:
+        """Let the cell's processes fork, up to their limit, or not, if a control group can."""
+        for index, file, text in self._cgroups.settings:
+            if file == "pids.max":
+                with contextlib.suppress(OSError):
+                    _write(f"{self._folders[index]}/{file}", text if allowed else "0")
 
     def oom_kills(self) -> int:
         """Return how many of the block's processes the OOM killer has killed."""
@@ -195,10 +205,11 @@ class UsageMeter:
 
         Return None without a control group that counts it.
         """
-        now = self._group_time()
+        now = self.total_cpu_seconds()
         return None if now is None else now - self._time_before
 
-    def _group_time(self) -> float | None:
+    def total_cpu_seconds(self) -> float | None:
+        """Return the CPU time of all processes that the cell has had, or None as `cpu_seconds`."""
         text = _text(self._time)
         if text.startswith(b"usage_usec "):
             return int(text.split(None, 2)[1]) / 1e6
@@ -229,6 +240,30 @@ class UsageMeter:
             max(0, total.written_bytes - before.written_bytes),
         )
 
+    def total_written_bytes(self, pids: Iterable[int]) -> int:
+        """Return what all processes have written since the first one has started.
+
+        `pids` are those that live. What others have written is in the figures of the one that has
+        waited for them, or is known from the last call.
+        """
+        found = UsageSample()
+        for pid in pids:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found.add_writes(_read(f"/proc/{pid}/io"))
+        # The kernel forgets those that nobody has waited for.
+        self._forgotten_bytes += max(0, self.living_bytes - found.written_bytes)
+        self.living_bytes = found.written_bytes
+        return max(0, self.living_bytes + self._forgotten_bytes - self._others_bytes)
+
+    def own_pids(self, others: set[int]) -> list[int]:
+        """Return its processes without the `others` and those below them."""
+        excluded = {below for pid in others for below in (pid, *process_tree.descendants(pid))}
+        return [pid for pid in self._pids() if pid not in excluded]
+
+    def add_others_bytes(self, count: int) -> None:
+        """Do not count what processes of another cell have written that end here."""
+        self._others_bytes += count
+
     def exceeded_limit(self, limits: CellLimits, storage: StorageMeter) -> str | None:
         """Return the name of the limit that the block exceeds, or None."""
         if self.oom_kills():
@@ -238,13 +273,14 @@ class UsageMeter:
             limits, sample.cpu_seconds
         )
 
-    def exceeded_by_commands(self, limits: CellLimits, storage: StorageMeter) -> str | None:
-        """Return the name of the limit that commands exceed, or None.
+    def exceeded_memory(self, limits: CellLimits) -> str | None:
+        """Return "memory_bytes" if the processes have more memory than that, or None.
 
-        Their time has no limit here. With control groups, the kernel ends the one that needs more
-        memory than there is.
+        With control groups, the kernel ends the one that needs more memory than there is.
         """
-        return self._exceeded_by(self.sample(), limits, storage)
+        if self._cgroups.peak is not None or not limits.memory_bytes:
+            return None
+        return "memory_bytes" if self.sample().memory_bytes > limits.memory_bytes else None
 
     def _exceeded_by(
         self, sample: UsageSample, limits: CellLimits, storage: StorageMeter

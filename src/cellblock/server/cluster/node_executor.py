@@ -78,6 +78,11 @@ class NodeExecutor(ServedExecutor):
         """See `ServedExecutor`."""
         return NodeFiles(self.node, self.id, room_for)
 
+    async def cpu_seconds(self) -> float | None:
+        """See `ServedExecutor`."""
+        seconds: float | None = await self._call("cpu_seconds")
+        return seconds
+
     async def restart(self) -> None:
         """See `ServedExecutor`."""
         await self._call("restart")

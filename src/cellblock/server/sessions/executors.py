@@ -86,6 +86,10 @@ class ServedExecutor(Protocol):
         """Run a command, and yield its output, and its result last. See `Box.exec_stream`."""
         ...
 
+    async def cpu_seconds(self) -> float | None:
+        """Return the CPU time of all processes since the start. None: it is not known."""
+        ...
+
     async def restart(self) -> None:
         """Delete the variables."""
         ...

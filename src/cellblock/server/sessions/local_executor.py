@@ -70,7 +70,8 @@ class LocalExecutor(ServedExecutor):
 
     def files(self, room_for: RoomFor) -> LocalFiles:
         """See `ServedExecutor`."""
-        return LocalFiles(self.executor.work_dir, room_for, self._ignore_upload)
+        home = self.executor.place.home_folder
+        return LocalFiles(self.executor.work_dir, room_for, self._ignore_upload, home)
 
     def _ignore_upload(self, name: str) -> None:
         """Do not report an upload as a change by code.
@@ -101,6 +102,11 @@ class LocalExecutor(ServedExecutor):
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 yield piece
+
+    async def cpu_seconds(self) -> float | None:
+        """See `ServedExecutor`."""
+        executor = self.executor
+        return await executor.cpu_seconds() if isinstance(executor, SessionExecutor) else None
 
     async def restart(self) -> None:
         """See `ServedExecutor`."""

@@ -97,6 +97,7 @@ class HostedSession:
         self.runs = OrderedDict[str, SessionRun]()
         self.lineage = Lineage()
         self._served, self._factory, self._disk_quota = executor, factory, disk_quota
+        self._counted_cpu_seconds = 0.0
         self._open_lock = asyncio.Lock()
         self._is_open = False
         self._active: SessionRun | None = None
@@ -146,6 +147,20 @@ class HostedSession:
             f"The session {self.identifier!r} was lost, with its variables and files: the process "
             "or machine that had it has ended. Send the request again for a new session."
         )
+
+    def count_run(self, run: SessionRun) -> None:
+        """Remember what a run of the session has used, which its key has been charged for."""
+        if run.language in ("", "python"):  # a program in another language is not in the session
+            self._counted_cpu_seconds += run.cpu_seconds
+
+    async def uncounted_cpu_seconds(self) -> float:
+        """Return what processes of the session have used that is in no result: count it now.
+
+        A run leaves them behind, or does not wait for them.
+        """
+        used = await self._served.cpu_seconds() if self._is_open and self.is_live else None
+        before, self._counted_cpu_seconds = self._counted_cpu_seconds, used or 0.0
+        return max(0.0, (used or 0.0) - before)
 
     async def close(self) -> None:
         """End the session and remove its files. A current run raises `ExecutorStopped`."""
@@ -202,7 +217,9 @@ class HostedSession:
 
     async def restart(self) -> None:
         """Delete the variables, for `call`."""
+        rest = await self.uncounted_cpu_seconds()
         await self._served.restart()
+        self._counted_cpu_seconds = -rest
 
     async def checkpoints(self) -> Sequence[Checkpoint]:
         """Return the checkpoints, oldest first."""

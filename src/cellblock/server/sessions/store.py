@@ -298,7 +298,10 @@ class SessionStore:
 
     async def _close(self, session: HostedSession) -> None:
         try:
-            await session.close()
+            try:
+                await self._count_rest(session)
+            finally:
+                await session.close()
         except Exception:
             _log.exception("The session %s could not be ended completely", session.id)
 
@@ -419,8 +422,13 @@ class SessionStore:
                 lock = session.lock if uses_interpreter else contextlib.nullcontext()
                 async with lock, self.queue.turn(owner):
                     run.queue_seconds = time.monotonic() - queued_at
-                    with self.recorded(owner, session, run):
-                        yield
+                    try:
+                        with self.recorded(owner, session, run):
+                            yield
+                    finally:
+                        session.count_run(run)
+                    if owner.quotas.cpu_seconds_a_day is not None:
+                        await self._count_rest(session)
 
     @contextlib.contextmanager
     def recorded(self, owner: Owner, session: HostedSession, run: SessionRun) -> Generator[None]:
@@ -430,6 +438,11 @@ class SessionStore:
                 yield
         finally:
             self.on_run_end(run)
+
+    async def _count_rest(self, session: HostedSession) -> None:
+        """Count what a session has used besides its results."""
+        with contextlib.suppress(BackendError):  # it was lost
+            self.journal.add_cpu_seconds(session.owner, await session.uncounted_cpu_seconds())
 
     def count(self, owner: Owner, run: SessionRun, cpu_seconds: float, outcome: str) -> None:
         """Add a result to what is known of a run, and its CPU seconds to those of its key."""

@@ -1,6 +1,6 @@
 """The checks of boxes by topic. Importing this package adds all of them to the list."""
 
-from . import arguments, commands, endings, files, lifecycle, live_python, processes, shells
+from . import arguments, commands, endings, files, lifecycle, limits, live_python, processes, shells
 
 __all__ = [
     "arguments",
@@ -8,6 +8,7 @@ __all__ = [
     "endings",
     "files",
     "lifecycle",
+    "limits",
     "live_python",
     "processes",
     "shells",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from ... import protocol
 from ...box_orders import BoxAnswer, CommandStarted, RunCommand
 from ...linux import process_tree
+from ..filesystem import describe_full
 from ..poll_loop import FOREVER, PollLoop
 from .frame_link import FrameLink
 from .launcher import Launcher
@@ -255,6 +256,8 @@ class Command:
                     if not self._read(output):
                         break
         code = os.waitstatus_to_exitcode(self._exit.status)
+        if code and (full := describe_full(self.launcher.home.temporary)):
+            self._send_error(full)
         code = _TIMED_OUT if self._is_timed_out else code
         self._answer(
             BoxAnswer(
@@ -275,11 +278,14 @@ class Command:
             return BoxAnswer.from_error(OSError(number, os.strerror(number)), self._folder)
         if number not in (errno.ENOENT, errno.ENOTDIR):
             return BoxAnswer.from_error(OSError(number, os.strerror(number)), program)
-        kind = protocol.STDOUT if self._order.is_merged else protocol.STDERR
-        text = f"{program}: not found\n".encode("utf-8", "surrogateescape")
-        self._link.send(protocol.encode(kind, self.number, text))
+        self._send_error(f"{program}: not found")
         wall = time.monotonic() - self._started
         return BoxAnswer(_NO_PROGRAM, False, False, wall=wall, cpu=0.0, peak=0)
+
+    def _send_error(self, line: str) -> None:
+        kind = protocol.STDOUT if self._order.is_merged else protocol.STDERR
+        text = f"{line}\n".encode("utf-8", "surrogateescape")
+        self._link.send(protocol.encode(kind, self.number, text))
 
     def _close_input(self) -> None:
         if self._input is not None:

@@ -14,6 +14,7 @@ from ...linux import syscalls
 
 _signal: Any = importlib.import_module("_signal")  # without enums, which cost time
 _SIG_DFL, _SIG_IGN = 0, 1
+_OOM_SCORE = 1000  # more than that of a session
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 3, 0x7FFFFFFF  # besides the standard streams
 
 
@@ -32,6 +33,7 @@ class Home(NamedTuple):
     confine       become a user, and apply the confinement of sessions
     user          "" for the user of the box
     has_users     it can be another one; `one_user` says why not
+    temporary     the folders that are in memory
     """
 
     folder: str
@@ -40,6 +42,7 @@ class Home(NamedTuple):
     user: str = ""
     has_users: bool = False
     one_user: str = ""
+    temporary: tuple[str, ...] = ()
 
     def path(self, path: str) -> str:
         """Return `path` from the root. It may be relative to the work folder."""
@@ -68,6 +71,7 @@ def fork_confined(home: Home, kind: socket.SocketKind, serve: Serve) -> tuple[in
 
 def _run(home: Home, descriptor: int, serve: Serve) -> NoReturn:
     try:
+        _raise_oom_score()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)  # so that commands cannot look into it
         signal.set_wakeup_fd(-1)
         for number in range(1, signal.NSIG):
@@ -84,6 +88,18 @@ def _run(home: Home, descriptor: int, serve: Serve) -> NoReturn:
         serve(socket.socket(fileno=_keep_only(descriptor)), home.folder, confined)
     finally:
         os._exit(1)
+
+
+def _raise_oom_score() -> None:
+    """Let the OOM killer pick this process and its commands before all else in the cell.
+
+    Memory that is not in a process, such as memfd_create(2) makes, does not tell it whom to end.
+    """
+    # The file belongs to root in a process that cannot be looked into. In a sandbox, this one still
+    # has capabilities, so commands cannot look into it meanwhile.
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+    with contextlib.suppress(OSError):  # this kernel does not allow it
+        syscalls.set_oom_score(_OOM_SCORE)
 
 
 def _keep_only(descriptor: int) -> int:

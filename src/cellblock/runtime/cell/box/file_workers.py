@@ -15,6 +15,7 @@ from ... import protocol
 from ...box_orders import BoxAnswer, FileOrder
 from ...linux import process_tree
 from ...packets import decode_fields, encode_packet
+from ..filesystem import describe_full
 from ..poll_loop import FOREVER, PollLoop
 from .confined_fork import Home, fork_confined
 from .file_worker import serve_files
@@ -147,8 +148,11 @@ class FileWorkers:
         if request is None or frame.run != request.number:
             raise protocol.ProtocolError("A worker sends what nobody has asked for.")
         if frame.kind == protocol.BOX_REPLY:
-            decode_fields(frame, BoxAnswer)
-            self._send(frame)
+            answer = decode_fields(frame, BoxAnswer)
+            if answer.errno == errno.ENOSPC:
+                full = describe_full(request.home.temporary, request.path)
+                answer = answer._replace(error=full or answer.error)
+            self._link.send(answer.encode(frame.run))
             worker.request, worker.kill_at = None, FOREVER
             if worker.is_of_other or (self._waiting and self._waiting[0].home.user):
                 self._end_worker(worker)

@@ -52,7 +52,12 @@ class Launcher:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             os.set_blocking(writer, False)
-            socket.send_fds(link, [ORDER.pack(number)], [reader, *descriptors])
+            try:
+                socket.send_fds(link, [ORDER.pack(number)], [reader, *descriptors])
+            except ConnectionError:  # it was killed just now: this starts another one
+                self.close()
+                self._on_end(self)
+                socket.send_fds(self._fork(), [ORDER.pack(number)], [reader, *descriptors])
         except BaseException:
             os.close(writer)
             raise

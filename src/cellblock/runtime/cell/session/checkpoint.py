@@ -106,8 +106,8 @@ def fork_hidden(fork_state: ForkState) -> int:
     SIGKILL and SIGSTOP until it becomes a session again. The OOM killer spares it longer than the
     session.
     """
+    _set_oom_score(0)  # earlier than that: the file of a hidden process belongs to root
     _hide_from_cell()
-    _set_oom_score(0)
     fork_state.block_signals()
     pid = -1
     try:
@@ -115,8 +115,8 @@ def fork_hidden(fork_state: ForkState) -> int:
     finally:
         if pid != 0:
             fork_state.restore_signals()
-            raise_oom_score()
             _show_to_cell()
+            raise_oom_score()
     return pid
 
 

@@ -28,8 +28,10 @@ from ...linux import process_tree, syscalls
 from ...messages import (
     INIT_ORDERS,
     ContinueAll,
+    CopyTemporaryFolders,
     ForkBranchInits,
     Hello,
+    InitOrder,
     InitReport,
     MountFolders,
     OrderResult,
@@ -51,7 +53,7 @@ from ..box.users import (
     unknown_user,
 )
 from ..command_root import IMAGE, enter_root, mount_root
-from ..filesystem import attach_mounts, bind_mount
+from ..filesystem import attach_mounts, bind_mount, mount_temporary_folders
 from ..init import enter_network_namespace, limit_capabilities
 from ..poll_loop import FOREVER, PollLoop, ignoring_faults
 from .fork_helper import close_all, helper_orders, reporting_errors
@@ -88,6 +90,7 @@ class SessionInit:
         self._box: BoxService | None = None
         self._has_root = False
         self._stopped_before = list[int]()
+        self._folders_above: dict[str, int] = {}  # of a branch: temporary folders to be copied
 
     def serve(self) -> NoReturn:
         """Carry out orders until the server closes the socket."""
@@ -153,26 +156,31 @@ class SessionInit:
         if not data:
             self._exit()
         try:
-            match order := decode_packet(data, *INIT_ORDERS):
-                case StartSession():
-                    self._fork_session(self, descriptors, order)
-                case MountFolders():
-                    attach_mounts(order.targets, descriptors)
-                    self._mount_root(order.targets)
-                case ForkBranchInits():
-                    self._fork_branch_inits(order, *descriptors)
-                case StartBox():
-                    self._start_box(socket.socket(fileno=os.dup(descriptors[0])))
-                case StopAll():
-                    self._stopped_before = process_tree.stop_namespace()
-                case ContinueAll():
-                    process_tree.continue_namespace(self._stopped_before)
+            self._carry_out(decode_packet(data, *INIT_ORDERS), descriptors)
         except Exception as error:
             self._send(OrderResult(f"{type(error).__name__}: {error}"))
         else:
             self._send(OrderResult())
         finally:
             close_all(descriptors)
+
+    def _carry_out(self, order: InitOrder, descriptors: list[int]) -> None:
+        match order:
+            case StartSession():
+                self._fork_session(self, descriptors, order)
+            case MountFolders():
+                attach_mounts(order.targets, descriptors)
+                self._mount_root(order.targets)
+            case ForkBranchInits():
+                self._fork_branch_inits(order, *descriptors)
+            case CopyTemporaryFolders():
+                self._copy_temporary_folders()
+            case StartBox():
+                self._start_box(socket.socket(fileno=os.dup(descriptors[0])))
+            case StopAll():
+                self._stopped_before = process_tree.stop_namespace()
+            case ContinueAll():
+                process_tree.continue_namespace(self._stopped_before)
 
     def _mount_root(self, targets: Sequence[str]) -> None:
         """Mount the root of commands, if the folders on `targets` are one."""
@@ -218,6 +226,7 @@ class SessionInit:
             self._confine_in_root,
             has_users=self._has_users,
             one_user=self._spec.one_user if self._spec.user_landlock is None else _COPY,
+            temporary=tuple(path for path, _ in self._spec.tmpfs),
         )
         self._box = BoxService(self._loop, stream, home, self._close_box)
 
@@ -254,8 +263,7 @@ class SessionInit:
     ) -> NoReturn:
         self._socket, self._has_users = socket.socket(fileno=descriptors[0]), False
         try:
-            for path, options in self._spec.tmpfs:
-                self._renew_tmpfs(path, options)
+            self._renew_temporary_folders()
             attach_mounts(targets, descriptors[1:])
             enter_network_namespace(self._spec, "session")
             mount_proc()
@@ -274,16 +282,22 @@ class SessionInit:
             os._exit(1)
         self.serve()
 
-    def _renew_tmpfs(self, path: str, options: str) -> None:
-        """Mount a temporary filesystem on that of the session, and copy what is in there."""
-        below = [target for target in self._spec.below_tmpfs if target.startswith(f"{path}/")]
-        opened = [os.open(target, os.O_PATH | os.O_CLOEXEC) for target in (path, *below)]
-        old, *hidden = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
-        syscalls.mount("tmpfs", path, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-        _copy_folder(f"{old}/", path, os.stat(old).st_dev)
-        for source, target in zip(hidden, below, strict=True):
-            bind_mount(source, target)
-        close_all(opened)
+    def _renew_temporary_folders(self) -> None:
+        """Mount temporary folders on those of the session above, which stay open."""
+        paths, below = [path for path, _ in self._spec.tmpfs], self._spec.below_tmpfs
+        opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*paths, *below)}
+        mount_temporary_folders(self._spec)
+        for path in below:
+            bind_mount(f"/proc/self/fd/{opened[path]}", path)
+            os.close(opened.pop(path))
+        self._folders_above = opened
+
+    def _copy_temporary_folders(self) -> None:
+        for path, descriptor in self._folders_above.items():
+            source = f"/proc/self/fd/{descriptor}"
+            _copy_folder(f"{source}/", path, os.stat(source).st_dev)
+        close_all(self._folders_above.values())
+        self._folders_above = {}
 
 
 def _skip_process_ids(last: int) -> None:

@@ -27,5 +27,7 @@ def press_stopped(request: SessionRequest, main: Channel | None, orphans: Sessio
             main.signal(signal.SIGINT)
     if time.monotonic() >= request.kill_others_at:
         were_killed = orphans.kill(main.pid)
-        if request.run.why == "cancelled":  # at a limit, it may be cleaning up since the first one
-            request.must_interrupt = were_killed or request.must_interrupt
+        # At a limit, it may be cleaning up since the first interrupt, unless it starts others.
+        if were_killed and (request.run.why == "cancelled" or request.others_have_ended):
+            request.must_interrupt = True
+        request.others_have_ended = request.others_have_ended or not were_killed

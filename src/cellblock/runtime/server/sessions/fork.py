@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import enum
 import errno
+import functools
 import os
 import time
 from collections import deque
 from collections.abc import Callable
 
 from ... import handshake
-from ...messages import Answer, ForkBranchInits, ForkNext, RunTerms
+from ...messages import Answer, CopyTemporaryFolders, ForkBranchInits, ForkNext, RunTerms
 from ...session_orders import ForkBranches, ForkSession, NewBranch
 from ..event_loop import FOREVER
 from ..faults import describe
@@ -162,6 +163,15 @@ class Fork:
         """Let the process of `branch` be forked: its first process is ready."""
         if self._is_in_container:
             branch.start()
+        else:
+            on_copied = functools.partial(self._on_copied, branch)
+            branch.init.send_order(CopyTemporaryFolders(), [], on_copied)
+
+    def _on_copied(self, branch: LiveSession, error: str) -> None:
+        if self._step is Step.ENDED:
+            return
+        if error:
+            self.fail(error)
             return
         is_first, self._step = self._step is Step.CELL, Step.PROCESSES
         if is_first:

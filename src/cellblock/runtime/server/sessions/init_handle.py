@@ -23,7 +23,7 @@ from ...spec import CellLimits
 from ..cgroups import CellCgroups
 from ..faults import describe
 from ..interfaces import EventSource
-from ..storage import StorageMeter
+from ..storage import SessionStorage, StorageMeter
 from ..usage import UsageMeter, exceeded_cpu_limit
 
 _MAX_EXITS = 1000  # that are remembered
@@ -51,6 +51,7 @@ class SessionInitHandle:
         self._on_hello, self._on_exit, self._on_end = on_hello, on_exit, on_end
         self.pid = 0
         self.main_pid = 0  # of the process that runs the blocks
+        self.has_namespaces = False  # of its own
         # Process ID in the cell: exit status, CPU seconds.
         self.exits: dict[int, tuple[int | None, float]] = {}
         # Descriptors of a branch's namespaces, which its process has to enter.
@@ -216,6 +217,11 @@ class SessionInitHandle:
         if self._usage is not None:
             self._usage.add_process(pid)
 
+    def allow_forks(self, *, allowed: bool) -> None:
+        """Let the cell's processes fork, or not, if control groups can prevent it."""
+        if self._usage is not None:
+            self._usage.allow_forks(allowed=allowed)
+
     def adopt_main(self, inner_pid: int) -> None:
         """Learn of the end of a branch's process from the first process of its parent."""
         self._adopted_pid = process_tree.pid_in_namespace(self.main_pid, above=1)
@@ -248,6 +254,16 @@ class SessionInitHandle:
             return "memory_bytes"
         return exceeded_cpu_limit(limits, cpu)
 
+    def ran_out_of_memory(self) -> bool:
+        """Return True if the OOM killer has ended a process since the last block or command.
+
+        Also one of the session above it, whose cell this one is in.
+        """
+        usage = self._usage
+        if usage is not None and (usage.oom_kills() or usage.shared_oom_kills()):
+            return True
+        return self.parent is not None and self.parent.ran_out_of_memory()
+
     def cpu_seconds(self, main_pid: int, others: set[int], reported: float) -> float:
         """Return the CPU time of the block, also that of children that nobody has waited for.
 
@@ -261,6 +277,10 @@ class SessionInitHandle:
         found = self._usage.session_cpu_seconds(alone=self._is_alone(main_pid, others))
         return found if abs(found - reported) > _CPU_PRECISION else reported
 
+    def total_cpu_seconds(self) -> float | None:
+        """Return the CPU time of all processes that the cell has had, None if it is not known."""
+        return None if self._usage is None else self._usage.total_cpu_seconds()
+
     def peak_bytes(self) -> int:
         """Return the largest amount of memory that the block is known to have used."""
         return (
@@ -271,10 +291,40 @@ class SessionInitHandle:
         """Return the name of the limit that the running block exceeds, or None."""
         return None if self._usage is None else self._usage.exceeded_limit(limits, storage)
 
-    def exceeded_by_commands(self, limits: CellLimits, storage: StorageMeter) -> str | None:
-        """Return the name of the limit that the commands of its box exceed, or None."""
-        usage = self._usage
-        return None if usage is None else usage.exceeded_by_commands(limits, storage)
+    def exceeded_in_all(
+        self, limits: CellLimits, storage: SessionStorage, *, at_end: bool = False
+    ) -> str | None:
+        """Return the limit that the session exceeds with all that it has done, or None.
+
+        `at_end`: a command has just ended.
+        """
+        if (usage := self._usage) is None:
+            return None
+        limit = storage.exceeded_limit(self._written_bytes, self._own_pids, at_end=at_end)
+        return limit or (None if at_end else usage.exceeded_memory(limits))
+
+    def _own_pids(self) -> list[int]:
+        """Return all processes of the session: that of a branch may be a child of another cell."""
+        assert self._usage is not None
+        others = {pid for pid in self.branch_pids() if pid}
+        pids = self._usage.own_pids(others)
+        return pids if self.main_pid in pids or not self.main_pid else [*pids, self.main_pid]
+
+    def _written_bytes(self) -> int:
+        """Return what its processes have written, or 0 where that cannot be told.
+
+        In a container, some are hidden, and those of a branch that ends become children of others.
+        """
+        if self._usage is None or not self.has_namespaces:
+            return 0
+        return self._usage.total_written_bytes(self._own_pids())
+
+    def discount_from_parent(self) -> None:
+        """Before a branch ends: do not count what it has written for the session above it."""
+        above = self.parent and self.parent._usage
+        if above and self._usage is not None:
+            self._written_bytes()
+            above.add_others_bytes(self._usage.living_bytes)
 
     # the end
 

@@ -24,6 +24,7 @@ from ...session_orders import (
     ForkSession,
     KillProcess,
     MakeCheckpoint,
+    MeasureCpu,
     OpenSession,
     ReclaimFiles,
     ResumeCheckpoint,
@@ -50,6 +51,7 @@ from .state import State
 _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
 _CLOSE_GRACE = 2.0  # seconds for a first process to end
 _MAX_FAILURES = 3
+_MAX_ENDS = 1000  # that are remembered
 _MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
 _RELEASE_INTERVAL = 1.0  # seconds for which files that need not stay open may do so
 _OPENING = (OpenSession, ForkSession, MakeCheckpoint, RunProgram)  # need descriptors of the server
@@ -74,7 +76,8 @@ class SessionManager:
             MountClient(loop, mount_socket) if mount_socket is not None else NoMounts()
         )
         self._sessions: dict[int, LiveSession] = {}
-        self.boxes = SessionBoxes(loop, self._sessions, spec.limits)
+        self._ends: dict[int, str] = {}  # why the last ones have ended, by number
+        self.boxes = SessionBoxes(loop, self._sessions, spec.limits, self._ends)
         # Of open sessions, by number. Needed only if the server ends before them.
         self.folders_to_delete: dict[int, Sequence[str]] = {}
         self._spare: LiveSession | None = None
@@ -113,7 +116,7 @@ class SessionManager:
         elif session is None:
             if isinstance(order, CloseSession):  # by the client, of a session that was lost
                 self.folders_to_delete.pop(order.session, None)
-            self._pending.refuse(job, _SESSION_GONE, lost=True)
+            self._pending.refuse(job, self._ends.get(order.session, _SESSION_GONE), lost=True)
         else:
             on_fault = functools.partial(self._on_request_fault, job, session)
             run_contained(functools.partial(self._handle, job, session, frame), on_fault)
@@ -133,9 +136,8 @@ class SessionManager:
                 session.resume_checkpoint(order.key)
             case ReclaimFiles():
                 self._take_back(order.folders, job)
-            case DropCheckpoint():
-                session.checkpoints.drop_named(order.key)
-                self._pending.answer(job, Answer())
+            case DropCheckpoint() | MeasureCpu():
+                self._pending.answer(job, _carry_out(order, session))
             case ForkSession():
                 self._fork(SessionJob(job.number, order, job.arrived), session)
             case RunProgram():
@@ -294,7 +296,7 @@ class SessionManager:
 
     def _set_folders(self, mounts: Iterable[MountSpec], session: LiveSession) -> None:
         paths = [*self._spec.writable, *mounted_folders(mounts).paths]
-        session.folders = WritableFolders(paths, self._users)
+        session.set_folders(WritableFolders(paths, self._users))
 
     def _on_mounted(self, job: SessionJob[OpenSession], session: LiveSession, error: str) -> None:
         if error:
@@ -310,13 +312,18 @@ class SessionManager:
         self._end_programs(session)
         self.folders_to_delete.pop(session.number, None)  # the client deletes them
         self._close_session(session.number)
-        if self._has_users:
+        if self._has_users and session.init.branches:  # it is not gone before these are
+            self._take_back(session.folders.paths, job)
+        elif self._has_users:
             self._closers[session] = job  # until the files are taken back
         else:
             self._pending.answer(job, Answer())
 
     def _close_session(self, number: int, why: str = "the session was closed") -> None:
         if (session := self._sessions.pop(number, None)) is not None:
+            self._ends[number] = why
+            if len(self._ends) > _MAX_ENDS:
+                del self._ends[next(iter(self._ends))]
             self._pending.refuse_all(session, why)
             self._retire(session)
 
@@ -346,7 +353,10 @@ class SessionManager:
         fork = Fork(job, session, self._loop, self._mount_client, self._on_fork_end)
         for requested in job.order.branches:
             branch = self._create_session()
-            self._set_folders(requested.mounts, branch)
+            if requested.folder:
+                branch.set_folders(WritableFolders([requested.folder]))
+            else:
+                self._set_folders(requested.mounts, branch)
             self._forks[branch] = fork
             fork.add(branch, requested)
         # Without control groups, the kernel counts the processes of a user in a user namespace.
@@ -477,3 +487,10 @@ def _is_gone(session: LiveSession) -> bool:
         return session.init.remove_if_ended()
     except OSError:  # the next timer tries again
         return False
+
+
+def _carry_out(order: DropCheckpoint | MeasureCpu, session: LiveSession) -> Answer:
+    if isinstance(order, MeasureCpu):
+        return Answer(cpu=session.init.total_cpu_seconds())
+    session.checkpoints.drop_named(order.key)
+    return Answer()

@@ -40,8 +40,8 @@ class SessionOrphans:
     def kill(self, main_pid: int) -> bool:
         """Kill them with all their descendants. Return True if there were any: call it again then.
 
-        If there are some again and again, they fork faster than they are killed one by one: then
-        all processes of the cell are stopped first, if it has a process namespace of its own.
+        Until there are none, or `allow_forks`, nothing in the cell can fork. If that cannot be
+        prevented, and there are some again and again, all its processes are stopped first.
 
         Kill none while a checkpoint is being made, which looks like one of them.
         """
@@ -52,14 +52,22 @@ class SessionOrphans:
         found = self.find(main_pid, spares_commands=self.spares_commands)
         now = time.monotonic()
         if not found:
-            self._stop_at = FOREVER
+            self.allow_forks()
         elif now < self._stop_at or self.is_paused:
-            self._stop_at = min(self._stop_at, now + _SECONDS_UNTIL_STOP)
+            if self._stop_at == FOREVER:
+                self._stop_at = now + _SECONDS_UNTIL_STOP
+                self._init.allow_forks(allowed=False)
             _kill_trees(found)
         else:
-            self._stop_at, self.is_stopping = FOREVER, True
+            self._stop_at, self.is_stopping = now + _SECONDS_UNTIL_STOP, True
             self._init.send_order(StopAll(), [], lambda _error: self._kill_stopped(main_pid))
         return bool(found)
+
+    def allow_forks(self) -> None:
+        """Let what is left fork again."""
+        if self._stop_at != FOREVER:
+            self._stop_at = FOREVER
+            self._init.allow_forks(allowed=True)
 
     def _kill_stopped(self, main_pid: int) -> None:
         try:

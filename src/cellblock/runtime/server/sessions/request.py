@@ -58,6 +58,7 @@ class SessionRequest:
         self._cpu_wait_left = 0.0  # of what may be added to the grace
         self.must_interrupt = False  # as soon as the process handles interrupts
         self.kill_others_at = FOREVER  # processes that the block may be waiting for
+        self.others_have_ended = False  # after that
         self._forwarded_bytes = 0
         self._held_data: bytes | None = b""  # None once the process has the order
         self.exited_at = 0.0  # when the session's process has ended meanwhile

@@ -21,7 +21,7 @@ from ..cgroups import CellCgroups
 from ..event_loop import FOREVER
 from ..faults import describe
 from ..interfaces import FrameSender
-from ..storage import WritableFolders
+from ..storage import SessionStorage, WritableFolders
 from .cancelling import press_stopped
 from .channel import Channel
 from .checkpoints import CheckpointHandle, CheckpointSet
@@ -61,7 +61,7 @@ class LiveSession:
     ) -> None:
         self._owner, self.number, self.state = owner, 0, State.STARTING
         self._loop, self._limits = FaultBoundary(loop, self.on_fault), spec.limits
-        self.folders = WritableFolders(spec.writable)
+        self.set_folders(WritableFolders(spec.writable))
         self.output = SessionOutput(self._loop, self._limits.output_bytes)
         try:
             self.init = SessionInitHandle(
@@ -75,6 +75,7 @@ class LiveSession:
         except BaseException:
             self.output.close()
             raise
+        self.init.has_namespaces = spec.zygote.namespaces
         self.main: Channel | None = None
         self.main_inner_pid = 0  # its process ID in the cell, as it reports
         self._start_by = FOREVER
@@ -90,6 +91,10 @@ class LiveSession:
         self.restored_state = RestoredState()
         self.request: SessionRequest | None = None
         self._recheck_at = self._check_usage_at = FOREVER
+
+    def set_folders(self, folders: WritableFolders) -> None:
+        """Set what its blocks and commands can write to, before there are any."""
+        self.folders, self.storage = folders, SessionStorage(folders, self._limits)
 
     def _enter(self, state: State) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -396,6 +401,7 @@ class LiveSession:
 
     def _report(self, request: SessionRequest) -> None:
         self._check_usage_at = FOREVER
+        self.orphans.allow_forks()
         number = request.run.number
         if request.block is not None:
             self.output.end_block(request.run)
@@ -450,6 +456,9 @@ class LiveSession:
     def _fail(self, why: str) -> None:
         """Report that the session is lost. The owner closes it."""
         if self.state is not State.CLOSED:
+            if self.init.ran_out_of_memory():
+                limit = f"the limit of {self._limits.memory_bytes} bytes (memory_bytes)"
+                why = f"out of memory: {limit} was reached, and {why}"
             self._fail_request(Failure(why, lost=1))
             self._owner.on_gone(self, why)
 
@@ -469,6 +478,7 @@ class LiveSession:
         self._fail_request(Failure("the session was closed", stopped=1))
         if self.state is not State.CLOSED:
             self._enter(State.CLOSED)
+            self.init.discount_from_parent()
             self.checkpoints.close()
             if self.main is not None:
                 self.main.kill()
