@@ -70,7 +70,6 @@ async def test_memory_of_no_process_does_not_end_the_box(name: str, needs_groups
         await fork.close()
 
 
-@pytest.mark.exhaustive
 async def test_segments_of_a_block_do_not_end_the_session(needs_groups: None) -> None:
     async with Sandbox(limits=LIMITS) as box:
         await box.run_code("kept = 41")

@@ -6,6 +6,7 @@ runs with `--all`, and everything below the paths that are given.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, cast
@@ -87,10 +88,12 @@ def _refuse_functions_without_a_default_case(items: list[pytest.Item]) -> None:
     functions = {_function(item) for item in items if not _has(item, {"exhaustive"})}
     lost = sorted({_function(item) for item in items} - functions)
     if lost:
-        raise pytest.UsageError(
+        text = (
             "Each case of these tests is marked exhaustive, so the default tier has none. Leave one"
             f" case unmarked, or mark the test slow if it uses that much CPU: {', '.join(lost)}"
         )
+        print(text, file=sys.__stderr__)  # what a worker of xdist raises here is not shown
+        raise pytest.UsageError(text)
 
 
 def _function(item: pytest.Item) -> str:
