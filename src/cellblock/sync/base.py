@@ -171,6 +171,10 @@ class SyncSession(SyncCodeExecutor):
         """List the variables that blocks have created."""
         return background_loop().run(self._executor.variables())
 
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time of all processes. See `SessionExecutor.cpu_seconds`."""
+        return background_loop().run(self._executor.cpu_seconds())
+
     def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
         """Return what Tab offers. See `SessionExecutor.complete`."""
         return background_loop().run(self._executor.complete(code, cursor))
