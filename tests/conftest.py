@@ -17,6 +17,7 @@ from cellblock.sandbox.probe import unavailable_reason
 from tests.executors.session.live_session import LiveSession, open_session
 
 pytest_plugins = [
+    "tests.suite.coroutines",
     "tests.suite.hang_guard",
     "tests.suite.price",
     "tests.suite.retry_alone",

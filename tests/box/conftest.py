@@ -1,4 +1,4 @@
-"""Boxes for tests. Tests that are coroutine functions run in an event loop of their own."""
+"""Boxes for tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pytest
 
 from cellblock import Sandbox
 from cellblock.sandbox.probe import find_sub_ids, unavailable_reason
-from tests.executors.conftest import pytest_pyfunc_call
-
-__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Rootless engines, which the files of this folder share. Tests may be coroutines."""
+"""Rootless engines, which the files of this folder share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.backends.conftest import pytest_pyfunc_call
 from tests.containers import rootless_engine
 from tests.containers.docker_engine import Engine
-
-__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture(scope="session")
