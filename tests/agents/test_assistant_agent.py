@@ -157,16 +157,13 @@ def test_a_message_that_a_team_delivers_again_is_in_the_context_once(answers: li
     asyncio.run(scenario())
 
 
-def test_a_message_that_was_answered_can_come_again() -> None:
-    async def scenario() -> None:
-        agent = AssistantAgent("a", model("one", calls("hello"), "two"), tools=[hello])
-        task = TextMessage(content="go", source="user")
-        for _ in range(3):
-            await agent.run(task=task)
-        contents = [message.content for message in await context_of(agent)]
-        assert contents.count("go") == 3
-
-    asyncio.run(scenario())
+async def test_a_message_that_was_answered_can_come_again() -> None:
+    agent = AssistantAgent("a", model("one", calls("hello"), "two"), tools=[hello])
+    task = TextMessage(content="go", source="user")
+    for _ in range(3):
+        await agent.run(task=task)
+    contents = [message.content for message in await context_of(agent)]
+    assert contents.count("go") == 3
 
 
 def test_a_handoff_needs_a_name_that_models_can_call() -> None:
@@ -252,15 +249,12 @@ def test_the_text_of_a_structured_answer_follows_the_format_after_tools_too() ->
     assert asyncio.run(agent.run(task="go")).messages[-1].to_text() == "It is Rome"
 
 
-def test_chunks_name_the_message_that_they_belong_to() -> None:
-    async def scenario() -> None:
-        agent = AssistantAgent("a", model("one two"), model_client_stream=True)
-        items = [item async for item in agent.run_stream(task="go", output_task_messages=False)]
-        *chunks, message, _ = items
-        assert isinstance(message, TextMessage)
-        assert {getattr(chunk, "full_message_id", None) for chunk in chunks} == {message.id}
-
-    asyncio.run(scenario())
+async def test_chunks_name_the_message_that_they_belong_to() -> None:
+    agent = AssistantAgent("a", model("one two"), model_client_stream=True)
+    items = [item async for item in agent.run_stream(task="go", output_task_messages=False)]
+    *chunks, message, _ = items
+    assert isinstance(message, TextMessage)
+    assert {getattr(chunk, "full_message_id", None) for chunk in chunks} == {message.id}
 
 
 def test_memory_is_refused() -> None:
@@ -329,13 +323,10 @@ def test_a_state_of_something_else_is_refused() -> None:
         asyncio.run(AssistantAgent("a", model()).load_state(text))
 
 
-def test_a_loaded_agent_goes_on_with_the_conversation() -> None:
-    async def scenario() -> None:
-        agent = AssistantAgent("a", model(calls("hello")), tools=[hello])
-        result = await agent.run(task="go")
-        assert isinstance(result.messages[-1], ToolCallSummaryMessage)
-        other = AssistantAgent("a", model("next"), tools=[hello])
-        await other.load_state(await agent.save_state())
-        assert await context_of(other) == await context_of(agent)
-
-    asyncio.run(scenario())
+async def test_a_loaded_agent_goes_on_with_the_conversation() -> None:
+    agent = AssistantAgent("a", model(calls("hello")), tools=[hello])
+    result = await agent.run(task="go")
+    assert isinstance(result.messages[-1], ToolCallSummaryMessage)
+    other = AssistantAgent("a", model("next"), tools=[hello])
+    await other.load_state(await agent.save_state())
+    assert await context_of(other) == await context_of(agent)

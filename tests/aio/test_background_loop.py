@@ -53,39 +53,33 @@ def test_result_and_error_reach_the_caller() -> None:
         background_loop().run(fail())
 
 
-def test_work_cancelled_before_it_starts_ends() -> None:
-    async def main() -> None:
-        work = Work()
-        # Block the loop, so that it sees the start and the cancellation at the same time.
-        unblock = threading.Event()
-        background_loop().loop.call_soon_threadsafe(unblock.wait)
-        task = asyncio.create_task(background_loop().call(work.run()))
-        await asyncio.sleep(0)
+async def test_work_cancelled_before_it_starts_ends() -> None:
+    work = Work()
+    # Block the loop, so that it sees the start and the cancellation at the same time.
+    unblock = threading.Event()
+    background_loop().loop.call_soon_threadsafe(unblock.wait)
+    task = asyncio.create_task(background_loop().call(work.run()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    unblock.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not work.started.is_set()
+
+
+async def test_cancellation_waits_for_clean_up_even_when_repeated() -> None:
+    work = Work()
+    task = asyncio.create_task(background_loop().call(work.run()))
+    await asyncio.to_thread(work.started.wait)
+    for _ in range(3):
         task.cancel()
-        await asyncio.sleep(0)
-        unblock.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not work.started.is_set()
-
-    asyncio.run(main())
-
-
-def test_cancellation_waits_for_clean_up_even_when_repeated() -> None:
-    async def main() -> None:
-        work = Work()
-        task = asyncio.create_task(background_loop().call(work.run()))
-        await asyncio.to_thread(work.started.wait)
-        for _ in range(3):
-            task.cancel()
-            await asyncio.sleep(0.005)
-        assert not task.done()
-        work.may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert work.cleaned
-
-    asyncio.run(main())
+        await asyncio.sleep(0.005)
+    assert not task.done()
+    work.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.cleaned
 
 
 def test_work_that_cancels_itself_raises_cancelled_error() -> None:
@@ -215,30 +209,27 @@ def test_error_of_a_generator_is_raised_after_its_items() -> None:
     assert found == [1]
 
 
-def test_a_stream_ends_after_its_clean_up_even_when_it_is_cancelled_repeatedly() -> None:
-    async def main() -> None:
-        work = Work()
+async def test_a_stream_ends_after_its_clean_up_even_when_it_is_cancelled_repeatedly() -> None:
+    work = Work()
 
-        async def wait() -> AsyncGenerator[int]:
-            await work.run()
-            yield 1
+    async def wait() -> AsyncGenerator[int]:
+        await work.run()
+        yield 1
 
-        async def read() -> None:
-            async for _ in background_loop().stream(wait()):
-                pass
+    async def read() -> None:
+        async for _ in background_loop().stream(wait()):
+            pass
 
-        task = asyncio.create_task(read())
-        await asyncio.to_thread(work.started.wait)
-        for _ in range(3):  # as AnyIO's cancel scopes do
-            task.cancel()
-            await asyncio.sleep(0.005)
-        assert not task.done()
-        work.may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert work.cleaned
-
-    asyncio.run(main())
+    task = asyncio.create_task(read())
+    await asyncio.to_thread(work.started.wait)
+    for _ in range(3):  # as AnyIO's cancel scopes do
+        task.cancel()
+        await asyncio.sleep(0.005)
+    assert not task.done()
+    work.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.cleaned
 
 
 def test_unread_stream_does_not_start() -> None:

@@ -78,44 +78,35 @@ class Waiting(ConversableAgent):
         return f"{self.name} went"
 
 
-def test_chats_without_prerequisites_run_at_the_same_time() -> None:
-    async def main() -> None:
-        a, b, c = scripted("a"), Waiting("b"), Waiting("c")
-        chats = asyncio.create_task(a.a_initiate_chats([entry(b, chat_id=1), entry(c, chat_id=2)]))
-        async with asyncio.timeout(10):
-            await b.asked.wait()
-            await c.asked.wait()
-            b.go.set()
-            c.go.set()
-            results = await chats
-        assert [results[1].summary, results[2].summary] == ["b went", "c went"]
-
-    asyncio.run(main())
+async def test_chats_without_prerequisites_run_at_the_same_time() -> None:
+    a, b, c = scripted("a"), Waiting("b"), Waiting("c")
+    chats = asyncio.create_task(a.a_initiate_chats([entry(b, chat_id=1), entry(c, chat_id=2)]))
+    async with asyncio.timeout(10):
+        await b.asked.wait()
+        await c.asked.wait()
+        b.go.set()
+        c.go.set()
+        results = await chats
+    assert [results[1].summary, results[2].summary] == ["b went", "c went"]
 
 
-def test_a_failure_cancels_the_chats_that_still_run() -> None:
-    async def main() -> None:
-        a, b, bad = scripted("a"), Waiting("b"), scripted("bad", RuntimeError("broken"))
-        with pytest.raises(RuntimeError, match="broken"):
-            await a.a_initiate_chats([entry(b, chat_id=1), entry(bad, chat_id=2)])
-        assert b.cancelled
-        assert contents(a.chat_messages[b]) == ["m"]
-
-    asyncio.run(main())
+async def test_a_failure_cancels_the_chats_that_still_run() -> None:
+    a, b, bad = scripted("a"), Waiting("b"), scripted("bad", RuntimeError("broken"))
+    with pytest.raises(RuntimeError, match="broken"):
+        await a.a_initiate_chats([entry(b, chat_id=1), entry(bad, chat_id=2)])
+    assert b.cancelled
+    assert contents(a.chat_messages[b]) == ["m"]
 
 
-def test_cancellation_ends_the_chats() -> None:
-    async def main() -> None:
-        a, b = scripted("a"), Waiting("b")
-        chats = asyncio.create_task(a.a_initiate_chats([entry(b, chat_id=1)]))
-        async with asyncio.timeout(10):
-            await b.asked.wait()
-            chats.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await chats
-        assert b.cancelled
-
-    asyncio.run(main())
+async def test_cancellation_ends_the_chats() -> None:
+    a, b = scripted("a"), Waiting("b")
+    chats = asyncio.create_task(a.a_initiate_chats([entry(b, chat_id=1)]))
+    async with asyncio.timeout(10):
+        await b.asked.wait()
+        chats.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await chats
+    assert b.cancelled
 
 
 @pytest.mark.parametrize(

@@ -51,20 +51,17 @@ async def run(executor: SandboxCommandLineCodeExecutor, code: str) -> str:
 
 
 @pytest.mark.parametrize("trace", TRACES)
-def test_folders_are_clean_or_not_used_again(trace: str) -> None:
-    async def check() -> None:
-        async with SandboxCommandLineCodeExecutor() as executor:
-            folders = CleanFolders(executor.place)
-            before = await run(executor, SEES)
-            assert await folders.clean()
-            output = await run(executor, TRACES[trace])
-            if "not supported" in output or "Inappropriate ioctl" in output:
-                pytest.skip(f"this file system keeps no such trace: {output.splitlines()[-1]}")
-            assert output == ""
-            assert await run(executor, SEES) != before  # it is seen
-            assert not await folders.clean() or await run(executor, SEES) == before
-
-    asyncio.run(check())
+async def test_folders_are_clean_or_not_used_again(trace: str) -> None:
+    async with SandboxCommandLineCodeExecutor() as executor:
+        folders = CleanFolders(executor.place)
+        before = await run(executor, SEES)
+        assert await folders.clean()
+        output = await run(executor, TRACES[trace])
+        if "not supported" in output or "Inappropriate ioctl" in output:
+            pytest.skip(f"this file system keeps no such trace: {output.splitlines()[-1]}")
+        assert output == ""
+        assert await run(executor, SEES) != before  # it is seen
+        assert not await folders.clean() or await run(executor, SEES) == before
 
 
 def test_programs_of_a_batch_see_nothing_of_each_other() -> None:

@@ -81,29 +81,23 @@ def test_the_callers_list_is_not_the_contexts_own(context: ChatCompletionContext
     assert shown(context, []) != []
 
 
-def test_the_state_survives_json_with_calls_and_images() -> None:
-    async def run() -> None:
-        context = UnboundedChatCompletionContext()
-        messages = [CALLS, RESULTS, UserMessage(content=["see", PIXEL], source="user")]
-        for message in messages:
-            await context.add_message(message)
-        state = json.loads(json.dumps(await context.save_state()))
-        other = UnboundedChatCompletionContext([user("gone")])
-        await other.load_state(state)
-        assert await other.get_messages() == messages
-
-    asyncio.run(run())
+async def test_the_state_survives_json_with_calls_and_images() -> None:
+    context = UnboundedChatCompletionContext()
+    messages = [CALLS, RESULTS, UserMessage(content=["see", PIXEL], source="user")]
+    for message in messages:
+        await context.add_message(message)
+    state = json.loads(json.dumps(await context.save_state()))
+    other = UnboundedChatCompletionContext([user("gone")])
+    await other.load_state(state)
+    assert await other.get_messages() == messages
 
 
 @pytest.mark.parametrize("state", [{}, {"messages": [{"type": "Unknown"}]}, {"messages": 3}])
-def test_a_damaged_state_is_refused_and_changes_nothing(state: dict[str, object]) -> None:
-    async def run() -> None:
-        context = UnboundedChatCompletionContext([user("a")])
-        with pytest.raises(ValueError, match="messages in the state of a context are damaged"):
-            await context.load_state(state)
-        assert await context.get_messages() == [user("a")]
-
-    asyncio.run(run())
+async def test_a_damaged_state_is_refused_and_changes_nothing(state: dict[str, object]) -> None:
+    context = UnboundedChatCompletionContext([user("a")])
+    with pytest.raises(ValueError, match="messages in the state of a context are damaged"):
+        await context.load_state(state)
+    assert await context.get_messages() == [user("a")]
 
 
 @pytest.mark.parametrize("position", range(5))

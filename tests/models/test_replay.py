@@ -53,18 +53,15 @@ def test_a_recorded_call_keeps_its_messages_when_the_list_grows() -> None:
     assert asyncio.run(run()).create_calls[0]["messages"] == HELLO
 
 
-def test_a_cancelled_token_ends_a_call_and_the_next_words_of_a_stream() -> None:
-    async def run() -> None:
-        client, token = ReplayChatCompletionClient(["one two three"] * 2), CancellationToken()
-        stream = client.create_stream(HELLO, cancellation_token=token)
-        assert await anext(stream) == "one "
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await anext(stream)
-        with pytest.raises(asyncio.CancelledError):
-            await client.create(HELLO, cancellation_token=token)
-
-    asyncio.run(run())
+async def test_a_cancelled_token_ends_a_call_and_the_next_words_of_a_stream() -> None:
+    client, token = ReplayChatCompletionClient(["one two three"] * 2), CancellationToken()
+    stream = client.create_stream(HELLO, cancellation_token=token)
+    assert await anext(stream) == "one "
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await anext(stream)
+    with pytest.raises(asyncio.CancelledError):
+        await client.create(HELLO, cancellation_token=token)
 
 
 def test_a_damaged_configuration_is_refused() -> None:

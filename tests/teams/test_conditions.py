@@ -31,28 +31,22 @@ TEXT = TextMessage(content="x", source="a")
         FunctionalTermination(lambda messages: len(messages) > 0),
     ],
 )
-def test_transient_events_do_not_count(condition: TerminationCondition) -> None:
-    async def scenario() -> None:
-        chunk = ModelClientStreamingChunkEvent(content="x", source="a")
-        output = CodeOutputEvent(content="x", source="a", block=0, stream="stdout")
-        assert await condition([chunk, output]) is None
-        assert await condition([chunk, TEXT]) is not None
-
-    asyncio.run(scenario())
+async def test_transient_events_do_not_count(condition: TerminationCondition) -> None:
+    chunk = ModelClientStreamingChunkEvent(content="x", source="a")
+    output = CodeOutputEvent(content="x", source="a", block=0, stream="stdout")
+    assert await condition([chunk, output]) is None
+    assert await condition([chunk, TEXT]) is not None
 
 
-def test_a_condition_that_was_reached_must_be_reset() -> None:
-    async def scenario() -> None:
-        either = StopMessageTermination() | MaxMessageTermination(1)
-        both = MaxMessageTermination(1) & MaxMessageTermination(1)
-        for condition in (MaxMessageTermination(1), either, both):
-            assert await condition([TEXT]) is not None
-            with pytest.raises(TerminatedException):
-                await condition([TEXT])
-            await condition.reset()
-            assert await condition([TEXT]) is not None
-
-    asyncio.run(scenario())
+async def test_a_condition_that_was_reached_must_be_reset() -> None:
+    either = StopMessageTermination() | MaxMessageTermination(1)
+    both = MaxMessageTermination(1) & MaxMessageTermination(1)
+    for condition in (MaxMessageTermination(1), either, both):
+        assert await condition([TEXT]) is not None
+        with pytest.raises(TerminatedException):
+            await condition([TEXT])
+        await condition.reset()
+        assert await condition([TEXT]) is not None
 
 
 def test_wrong_arguments_are_refused() -> None:

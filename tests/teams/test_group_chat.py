@@ -53,215 +53,175 @@ def test_an_exception_of_an_agent_is_raised_as_it_is() -> None:
     assert caught.value.__notes__ == ["It comes from the participant 'a'."]
 
 
-def test_after_an_exception_the_same_agent_takes_its_turn_again() -> None:
-    async def scenario() -> None:
-        a, b = ScriptedAgent("a", "one", "two"), ScriptedAgent("b", OSError("gone"), "better")
-        team = RoundRobinGroupChat([a, b], max_turns=2)
-        with pytest.raises(OSError, match="gone"):
-            await team.run(task="go")
-        assert texts(await team.run()) == ["better"]
-        assert b.received == [["go", "one"], ["go", "one"]]
-        assert a.received == [["go"]]
-
-    asyncio.run(scenario())
+async def test_after_an_exception_the_same_agent_takes_its_turn_again() -> None:
+    a, b = ScriptedAgent("a", "one", "two"), ScriptedAgent("b", OSError("gone"), "better")
+    team = RoundRobinGroupChat([a, b], max_turns=2)
+    with pytest.raises(OSError, match="gone"):
+        await team.run(task="go")
+    assert texts(await team.run()) == ["better"]
+    assert b.received == [["go", "one"], ["go", "one"]]
+    assert a.received == [["go"]]
 
 
 @pytest.mark.parametrize("cancel", [cancel_token, cancel_task])
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_cancelled_run_ends_at_once_and_the_team_can_go_on(cancel: Cancel, nested: bool) -> None:
-    async def scenario() -> None:
-        waiting = asyncio.Event()
-        agent = ScriptedAgent("a", waiting, "after all")
-        team: Team = RoundRobinGroupChat([agent], max_turns=1)
-        if nested:
-            team = RoundRobinGroupChat([team], name="outer", max_turns=1)
-        token = CancellationToken()
-        task = asyncio.create_task(team.run(task="go", cancellation_token=token))
+async def test_a_cancelled_run_ends_at_once_and_the_team_can_go_on(
+    cancel: Cancel, nested: bool
+) -> None:
+    waiting = asyncio.Event()
+    agent = ScriptedAgent("a", waiting, "after all")
+    team: Team = RoundRobinGroupChat([agent], max_turns=1)
+    if nested:
+        team = RoundRobinGroupChat([team], name="outer", max_turns=1)
+    token = CancellationToken()
+    task = asyncio.create_task(team.run(task="go", cancellation_token=token))
+    await waiting.wait()
+    await cancel(token, task)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert agent.log == ["closed"]
+    assert texts(await team.run()) == ["after all"]
+    assert agent.received[1] == agent.received[0]
+
+
+async def test_a_cancelled_token_does_not_cancel_the_callers_task() -> None:
+    waiting, token = asyncio.Event(), CancellationToken()
+    team = RoundRobinGroupChat([ScriptedAgent("a", waiting)])
+
+    async def cancel() -> None:
         await waiting.wait()
-        await cancel(token, task)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert agent.log == ["closed"]
-        assert texts(await team.run()) == ["after all"]
-        assert agent.received[1] == agent.received[0]
-
-    asyncio.run(scenario())
-
-
-def test_a_cancelled_token_does_not_cancel_the_callers_task() -> None:
-    async def scenario() -> None:
-        waiting, token = asyncio.Event(), CancellationToken()
-        team = RoundRobinGroupChat([ScriptedAgent("a", waiting)])
-
-        async def cancel() -> None:
-            await waiting.wait()
-            token.cancel()
-
-        cancelling = asyncio.create_task(cancel())
-        with pytest.raises(asyncio.CancelledError):
-            await team.run(task="go", cancellation_token=token)
-        await cancelling
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-
-    asyncio.run(scenario())
-
-
-def test_a_token_that_is_cancelled_already_starts_no_agent() -> None:
-    async def scenario() -> None:
-        agent, token = ScriptedAgent("a", "one"), CancellationToken()
         token.cancel()
-        team = RoundRobinGroupChat([agent], max_turns=1)
-        with pytest.raises(asyncio.CancelledError):
-            await team.run(task="go", cancellation_token=token)
-        assert agent.received == []
 
-    asyncio.run(scenario())
-
-
-def test_agents_that_never_wait_can_be_cancelled() -> None:
-    async def scenario() -> None:
-        team = RoundRobinGroupChat([ScriptedAgent("a", *["said"] * 1000)], max_turns=1000)
-        token = CancellationToken()
-        run = asyncio.create_task(team.run(task="go", cancellation_token=token))
-        await asyncio.sleep(0)
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-
-    asyncio.run(scenario())
+    cancelling = asyncio.create_task(cancel())
+    with pytest.raises(asyncio.CancelledError):
+        await team.run(task="go", cancellation_token=token)
+    await cancelling
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
 
 
-def test_closing_the_stream_closes_the_agent() -> None:
-    async def scenario() -> None:
-        agent = ScriptedAgent("a", "one", "two")
-        team = RoundRobinGroupChat([agent], max_turns=1)
-        stream = team.run_stream(task="go")
-        await anext(stream)
-        await anext(stream)
-        await stream.aclose()
-        assert agent.log == ["closed"]
-        assert texts(await team.run()) == ["two"]
-
-    asyncio.run(scenario())
+async def test_a_token_that_is_cancelled_already_starts_no_agent() -> None:
+    agent, token = ScriptedAgent("a", "one"), CancellationToken()
+    token.cancel()
+    team = RoundRobinGroupChat([agent], max_turns=1)
+    with pytest.raises(asyncio.CancelledError):
+        await team.run(task="go", cancellation_token=token)
+    assert agent.received == []
 
 
-def test_what_was_said_before_the_reader_stops_is_kept() -> None:
-    async def scenario() -> None:
-        a, b = ScriptedAgent("a", "one"), ScriptedAgent("b", "two", "three")
-        team = RoundRobinGroupChat([a, b], termination_condition=MaxMessageTermination(3))
-        async with aclosing(team.run_stream(task="go")) as stream:
-            async for item in stream:
-                if isinstance(item, TextMessage) and item.source == "a":
-                    break
-        result = await team.run()
-        assert texts(result) == ["two"]
-        assert "current message count: 3" in str(result.stop_reason)
-        assert b.received == [["go", "one"]]
-
-    asyncio.run(scenario())
+async def test_agents_that_never_wait_can_be_cancelled() -> None:
+    team = RoundRobinGroupChat([ScriptedAgent("a", *["said"] * 1000)], max_turns=1000)
+    token = CancellationToken()
+    run = asyncio.create_task(team.run(task="go", cancellation_token=token))
+    await asyncio.sleep(0)
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
 
 
-def test_a_reset_forgets_what_the_condition_has_not_seen() -> None:
-    async def scenario() -> None:
-        team = RoundRobinGroupChat(
-            [ScriptedAgent("a", "one", "two")], termination_condition=MaxMessageTermination(2)
-        )
-        async with aclosing(team.run_stream(task="go")) as stream:
-            async for item in stream:
-                if isinstance(item, TextMessage) and item.source == "a":
-                    break
+async def test_closing_the_stream_closes_the_agent() -> None:
+    agent = ScriptedAgent("a", "one", "two")
+    team = RoundRobinGroupChat([agent], max_turns=1)
+    stream = team.run_stream(task="go")
+    await anext(stream)
+    await anext(stream)
+    await stream.aclose()
+    assert agent.log == ["closed"]
+    assert texts(await team.run()) == ["two"]
+
+
+async def test_what_was_said_before_the_reader_stops_is_kept() -> None:
+    a, b = ScriptedAgent("a", "one"), ScriptedAgent("b", "two", "three")
+    team = RoundRobinGroupChat([a, b], termination_condition=MaxMessageTermination(3))
+    async with aclosing(team.run_stream(task="go")) as stream:
+        async for item in stream:
+            if isinstance(item, TextMessage) and item.source == "a":
+                break
+    result = await team.run()
+    assert texts(result) == ["two"]
+    assert "current message count: 3" in str(result.stop_reason)
+    assert b.received == [["go", "one"]]
+
+
+async def test_a_reset_forgets_what_the_condition_has_not_seen() -> None:
+    team = RoundRobinGroupChat(
+        [ScriptedAgent("a", "one", "two")], termination_condition=MaxMessageTermination(2)
+    )
+    async with aclosing(team.run_stream(task="go")) as stream:
+        async for item in stream:
+            if isinstance(item, TextMessage) and item.source == "a":
+                break
+    await team.reset()
+    assert texts(await team.run(task="again")) == ["again", "two"]
+
+
+async def test_what_a_nested_team_said_before_an_error_is_kept() -> None:
+    x, y = ScriptedAgent("x", "one"), ScriptedAgent("y", OSError("gone"), "two")
+    inner = RoundRobinGroupChat([x, y], max_turns=2, name="inner")
+    b = ScriptedAgent("b", "three")
+    team = RoundRobinGroupChat([inner, b], termination_condition=MaxMessageTermination(4))
+    with pytest.raises(OSError, match="gone"):
+        await team.run(task="go")
+    assert texts(await team.run()) == ["two", "three"]
+    assert b.received == [["go", "one", "two"]]
+    assert y.received == [["go", "one"], ["go", "one"]]
+
+
+async def test_a_task_that_failed_may_be_given_again() -> None:
+    a = ScriptedAgent("a", "one", OSError("gone"), "two")
+    team = RoundRobinGroupChat([a], max_turns=2)
+    task = TextMessage(content="go", source="user")
+    with pytest.raises(OSError, match="gone"):
+        await team.run(task=task)
+    assert texts(await team.run(task=task)) == ["go", "two"]
+    assert a.received == [["go"], [], []]
+
+
+async def test_a_running_team_can_neither_run_nor_be_reset_nor_loaded() -> None:
+    team = RoundRobinGroupChat([ScriptedAgent("a", "one")], max_turns=1)
+    state = await team.save_state()
+    stream = team.run_stream(task="go")
+    await anext(stream)
+    with pytest.raises(ValueError, match=r"already running.*close the stream.*aclosing"):
+        await team.run(task="again")
+    with pytest.raises(AgentError, match="must be stopped before it can be reset"):
         await team.reset()
-        assert texts(await team.run(task="again")) == ["again", "two"]
-
-    asyncio.run(scenario())
-
-
-def test_what_a_nested_team_said_before_an_error_is_kept() -> None:
-    async def scenario() -> None:
-        x, y = ScriptedAgent("x", "one"), ScriptedAgent("y", OSError("gone"), "two")
-        inner = RoundRobinGroupChat([x, y], max_turns=2, name="inner")
-        b = ScriptedAgent("b", "three")
-        team = RoundRobinGroupChat([inner, b], termination_condition=MaxMessageTermination(4))
-        with pytest.raises(OSError, match="gone"):
-            await team.run(task="go")
-        assert texts(await team.run()) == ["two", "three"]
-        assert b.received == [["go", "one", "two"]]
-        assert y.received == [["go", "one"], ["go", "one"]]
-
-    asyncio.run(scenario())
+    with pytest.raises(AgentError, match="must be stopped before it can be loaded"):
+        await team.load_state(state)
+    await stream.aclose()
+    await team.reset()
 
 
-def test_a_task_that_failed_may_be_given_again() -> None:
-    async def scenario() -> None:
-        a = ScriptedAgent("a", "one", OSError("gone"), "two")
-        team = RoundRobinGroupChat([a], max_turns=2)
-        task = TextMessage(content="go", source="user")
-        with pytest.raises(OSError, match="gone"):
-            await team.run(task=task)
-        assert texts(await team.run(task=task)) == ["go", "two"]
-        assert a.received == [["go"], [], []]
-
-    asyncio.run(scenario())
+async def test_pause_and_resume_reach_every_participant() -> None:
+    a, b = ScriptedAgent("a"), ScriptedAgent("b")
+    team = RoundRobinGroupChat([a, RoundRobinGroupChat([b])])
+    await team.pause()
+    await team.resume()
+    assert a.log == b.log == ["pause", "resume"]
 
 
-def test_a_running_team_can_neither_run_nor_be_reset_nor_loaded() -> None:
-    async def scenario() -> None:
-        team = RoundRobinGroupChat([ScriptedAgent("a", "one")], max_turns=1)
-        state = await team.save_state()
-        stream = team.run_stream(task="go")
-        await anext(stream)
-        with pytest.raises(ValueError, match=r"already running.*close the stream.*aclosing"):
-            await team.run(task="again")
-        with pytest.raises(AgentError, match="must be stopped before it can be reset"):
-            await team.reset()
-        with pytest.raises(AgentError, match="must be stopped before it can be loaded"):
-            await team.load_state(state)
-        await stream.aclose()
-        await team.reset()
-
-    asyncio.run(scenario())
+async def test_transient_events_are_streamed_but_neither_kept_nor_counted() -> None:
+    team = RoundRobinGroupChat(
+        [ScriptedAgent("a", "one", "two", "three")],
+        termination_condition=MaxMessageTermination(3, include_agent_event=True),
+    )
+    items = [item async for item in team.run_stream(task="go")]
+    names = [type(item).__name__ for item in items]
+    turn = ["ModelClientStreamingChunkEvent", "TextMessage"]
+    assert names == ["TextMessage", *turn, *turn, "TaskResult"]
+    result = items[-1]
+    assert isinstance(result, TaskResult)
+    assert texts(result) == ["go", "one", "two"]
 
 
-def test_pause_and_resume_reach_every_participant() -> None:
-    async def scenario() -> None:
-        a, b = ScriptedAgent("a"), ScriptedAgent("b")
-        team = RoundRobinGroupChat([a, RoundRobinGroupChat([b])])
-        await team.pause()
-        await team.resume()
-        assert a.log == b.log == ["pause", "resume"]
-
-    asyncio.run(scenario())
-
-
-def test_transient_events_are_streamed_but_neither_kept_nor_counted() -> None:
-    async def scenario() -> None:
-        team = RoundRobinGroupChat(
-            [ScriptedAgent("a", "one", "two", "three")],
-            termination_condition=MaxMessageTermination(3, include_agent_event=True),
-        )
-        items = [item async for item in team.run_stream(task="go")]
-        names = [type(item).__name__ for item in items]
-        turn = ["ModelClientStreamingChunkEvent", "TextMessage"]
-        assert names == ["TextMessage", *turn, *turn, "TaskResult"]
-        result = items[-1]
-        assert isinstance(result, TaskResult)
-        assert texts(result) == ["go", "one", "two"]
-
-    asyncio.run(scenario())
-
-
-def test_the_same_message_can_be_the_task_again_when_it_is_done() -> None:
-    async def scenario() -> None:
-        a = ScriptedAgent("a", "one", "two")
-        team = RoundRobinGroupChat([a], max_turns=1)
-        task = TextMessage(content="go", source="user")
-        assert texts(await team.run(task=task)) == ["go", "one"]
-        assert texts(await team.run(task=task)) == ["go", "two"]
-        assert a.received == [["go"], ["go"]]
-
-    asyncio.run(scenario())
+async def test_the_same_message_can_be_the_task_again_when_it_is_done() -> None:
+    a = ScriptedAgent("a", "one", "two")
+    team = RoundRobinGroupChat([a], max_turns=1)
+    task = TextMessage(content="go", source="user")
+    assert texts(await team.run(task=task)) == ["go", "one"]
+    assert texts(await team.run(task=task)) == ["go", "two"]
+    assert a.received == [["go"], ["go"]]
 
 
 def test_transient_events_among_the_inner_messages_are_not_kept_either() -> None:
@@ -356,23 +316,20 @@ def test_a_state_of_something_else_is_an_error_of_one_line(state: Any) -> None:
         asyncio.run(team.load_state(state))
 
 
-def test_a_state_that_does_not_fit_changes_nothing() -> None:
-    async def scenario() -> None:
-        team = RoundRobinGroupChat([ScriptedAgent("a", "one", "two")], max_turns=1)
-        await team.run(task="go")
-        state = await team.save_state()
-        broken = {**state, "agent_states": dict(state["agent_states"])}
-        broken["agent_states"]["RoundRobinGroupChatManager"] = {
-            **state["agent_states"]["RoundRobinGroupChatManager"],
-            "message_thread": [{"type": "os.system"}],
-        }
-        states: list[dict[str, Any]] = [{}, {"agent_states": {"a": {}}}, broken]
-        for wrong in states:
-            with pytest.raises(ValueError, match="agent_states|not found|Unknown message type"):
-                await team.load_state(wrong)
-        assert await team.save_state() == state
-
-    asyncio.run(scenario())
+async def test_a_state_that_does_not_fit_changes_nothing() -> None:
+    team = RoundRobinGroupChat([ScriptedAgent("a", "one", "two")], max_turns=1)
+    await team.run(task="go")
+    state = await team.save_state()
+    broken = {**state, "agent_states": dict(state["agent_states"])}
+    broken["agent_states"]["RoundRobinGroupChatManager"] = {
+        **state["agent_states"]["RoundRobinGroupChatManager"],
+        "message_thread": [{"type": "os.system"}],
+    }
+    states: list[dict[str, Any]] = [{}, {"agent_states": {"a": {}}}, broken]
+    for wrong in states:
+        with pytest.raises(ValueError, match="agent_states|not found|Unknown message type"):
+            await team.load_state(wrong)
+    assert await team.save_state() == state
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -419,17 +376,14 @@ def test_an_agent_without_an_answer_is_named() -> None:
         asyncio.run(team.run(task="go"))
 
 
-def test_a_nested_team_counts_its_usage_and_messages_in_the_outer_conditions() -> None:
-    async def scenario() -> None:
-        usage = RequestUsage(1, 1)
-        said = [TextMessage(content=text, source="a", models_usage=usage) for text in "xy"]
-        inner = RoundRobinGroupChat([ScriptedAgent("a", *said)], max_turns=2, name="inner")
-        outer = RoundRobinGroupChat([inner], termination_condition=MaxMessageTermination(3))
-        result = await outer.run(task="go")
-        assert texts(result) == ["go", "x", "y"]
-        assert "current message count: 3" in str(result.stop_reason)
-
-    asyncio.run(scenario())
+async def test_a_nested_team_counts_its_usage_and_messages_in_the_outer_conditions() -> None:
+    usage = RequestUsage(1, 1)
+    said = [TextMessage(content=text, source="a", models_usage=usage) for text in "xy"]
+    inner = RoundRobinGroupChat([ScriptedAgent("a", *said)], max_turns=2, name="inner")
+    outer = RoundRobinGroupChat([inner], termination_condition=MaxMessageTermination(3))
+    result = await outer.run(task="go")
+    assert texts(result) == ["go", "x", "y"]
+    assert "current message count: 3" in str(result.stop_reason)
 
 
 def test_a_runtime_is_accepted() -> None:

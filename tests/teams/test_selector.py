@@ -130,18 +130,15 @@ def test_the_model_that_chooses_can_be_cancelled_and_asked_again() -> None:
     asyncio.run(scenario())
 
 
-def test_after_loading_the_model_sees_the_loaded_conversation_only() -> None:
-    async def scenario() -> None:
-        team = create(["ann"], max_turns=1)
-        await team.run(task="the loaded task")
-        model = ReplayChatCompletionClient(["bob", "cid"])
-        agents = [ScriptedAgent(name, "said", "said") for name in ("ann", "bob", "cid")]
-        other = SelectorGroupChat(agents, model, max_turns=1)
-        await other.run(task="the other task")
-        await other.load_state(await team.save_state())
-        await other.run()
-        question = model.create_calls[1]["messages"][0].content
-        assert "the loaded task" in question
-        assert "the other task" not in question
-
-    asyncio.run(scenario())
+async def test_after_loading_the_model_sees_the_loaded_conversation_only() -> None:
+    team = create(["ann"], max_turns=1)
+    await team.run(task="the loaded task")
+    model = ReplayChatCompletionClient(["bob", "cid"])
+    agents = [ScriptedAgent(name, "said", "said") for name in ("ann", "bob", "cid")]
+    other = SelectorGroupChat(agents, model, max_turns=1)
+    await other.run(task="the other task")
+    await other.load_state(await team.save_state())
+    await other.run()
+    question = model.create_calls[1]["messages"][0].content
+    assert "the loaded task" in question
+    assert "the other task" not in question

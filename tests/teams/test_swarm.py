@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from cellblock.agents import HandoffMessage, TextMessage
@@ -23,25 +21,19 @@ def passer(name: str, *steps: HandoffMessage | str) -> ScriptedAgent:
     return agent
 
 
-def test_after_a_handoff_to_nobody_a_handoff_as_the_task_goes_on() -> None:
-    async def scenario() -> None:
-        team = Swarm([passer("a", handoff("a", "zoe")), passer("b", "done")], max_turns=2)
-        with pytest.raises(AgentError, match=r"target zoe is not one of the participants"):
-            await team.run(task="go")
-        for task in ("go on", handoff("user", "zoe")):
-            with pytest.raises(ValueError, match=r"HandoffTermination\('zoe'\)"):
-                await team.run(task=task)
-        result = await team.run(task=handoff("user", "b"))
-        assert [message.source for message in result.messages] == ["user", "b"]
-
-    asyncio.run(scenario())
+async def test_after_a_handoff_to_nobody_a_handoff_as_the_task_goes_on() -> None:
+    team = Swarm([passer("a", handoff("a", "zoe")), passer("b", "done")], max_turns=2)
+    with pytest.raises(AgentError, match=r"target zoe is not one of the participants"):
+        await team.run(task="go")
+    for task in ("go on", handoff("user", "zoe")):
+        with pytest.raises(ValueError, match=r"HandoffTermination\('zoe'\)"):
+            await team.run(task=task)
+    result = await team.run(task=handoff("user", "b"))
+    assert [message.source for message in result.messages] == ["user", "b"]
 
 
-def test_a_state_with_an_unknown_speaker_is_refused() -> None:
-    async def scenario() -> None:
-        state = await Swarm([passer("a")]).save_state()
-        state["agent_states"]["SwarmGroupChatManager"]["current_speaker"] = "zoe"
-        with pytest.raises(ValueError, match="'zoe' is not a participant"):
-            await Swarm([passer("a")]).load_state(state)
-
-    asyncio.run(scenario())
+async def test_a_state_with_an_unknown_speaker_is_refused() -> None:
+    state = await Swarm([passer("a")]).save_state()
+    state["agent_states"]["SwarmGroupChatManager"]["current_speaker"] = "zoe"
+    with pytest.raises(ValueError, match="'zoe' is not a participant"):
+        await Swarm([passer("a")]).load_state(state)

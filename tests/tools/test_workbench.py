@@ -78,29 +78,26 @@ def test_a_cancelled_token_calls_nothing() -> None:
 
 
 @pytest.mark.parametrize("by_token", [True, False])
-def test_a_token_or_the_task_cancels_the_call_that_runs(by_token: bool) -> None:
-    async def run() -> None:
-        started, ended = asyncio.Event(), asyncio.Event()
+async def test_a_token_or_the_task_cancels_the_call_that_runs(by_token: bool) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
 
-        async def wait() -> None:
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-        token = CancellationToken()
-        calling = asyncio.ensure_future(workbench_of(wait).call_tool("wait", {}, token))
-        await started.wait()
-        if by_token:
-            token.cancel()
-        else:
-            calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        await ended.wait()
-
-    asyncio.run(run())
+    token = CancellationToken()
+    calling = asyncio.ensure_future(workbench_of(wait).call_tool("wait", {}, token))
+    await started.wait()
+    if by_token:
+        token.cancel()
+    else:
+        calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await ended.wait()
 
 
 def test_two_tools_cannot_have_one_name() -> None:

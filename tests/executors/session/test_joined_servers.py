@@ -71,19 +71,16 @@ async def wait_for_end(pid: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_the_first_session_starts_the_server_and_the_last_one_ends_it() -> None:
-    async def main() -> None:
-        async with sessions(3) as (one, other, third):
-            server = server_of(one)
-            assert {server_of(other), server_of(third)} == {server}
-            await output_of(one, "x = 1")
-            assert "NameError" in await output_of(other, "x")
-            await one.stop()
-            await third.stop()
-            assert await output_of(other, "1 + 1") == "2\n"
-        await wait_for_end(server)
-
-    asyncio.run(main())
+async def test_the_first_session_starts_the_server_and_the_last_one_ends_it() -> None:
+    async with sessions(3) as (one, other, third):
+        server = server_of(one)
+        assert {server_of(other), server_of(third)} == {server}
+        await output_of(one, "x = 1")
+        assert "NameError" in await output_of(other, "x")
+        await one.stop()
+        await third.stop()
+        assert await output_of(other, "1 + 1") == "2\n"
+    await wait_for_end(server)
 
 
 def test_sessions_of_other_settings_or_groups_have_another_server() -> None:
@@ -118,75 +115,63 @@ def test_sessions_that_would_be_counted_together_have_servers_of_their_own(
     asyncio.run(main())
 
 
-def test_a_session_that_fails_leaves_the_others() -> None:
-    async def main() -> None:
-        async with sessions(2) as (one, other):
-            await output_of(other, "kept = 1")
-            for failure in ("os._exit(1)", "os.kill(os.getpid(), 9)", "x = bytearray(1 << 40)"):
-                await output_of(one, f"import os; {failure}")
-                assert await output_of(other, "kept") == "1\n", failure
-                assert await output_of(one, "2") == "2\n", failure
-
-    asyncio.run(main())
+async def test_a_session_that_fails_leaves_the_others() -> None:
+    async with sessions(2) as (one, other):
+        await output_of(other, "kept = 1")
+        for failure in ("os._exit(1)", "os.kill(os.getpid(), 9)", "x = bytearray(1 << 40)"):
+            await output_of(one, f"import os; {failure}")
+            assert await output_of(other, "kept") == "1\n", failure
+            assert await output_of(one, "2") == "2\n", failure
 
 
-def test_after_the_loss_of_a_server_sessions_start_another_one() -> None:
-    async def main() -> None:
-        async with sessions(2) as (one, other):
-            lost = server_of(one)
-            os.kill(lost, signal.SIGKILL)
-            for session in (one, other):
-                with pytest.raises(BackendLost):
-                    await output_of(session, "1")
-                await session.restart()
-            assert server_of(one) == server_of(other) != lost
-            assert await output_of(one, "1") == "1\n"
-
-    asyncio.run(main())
+async def test_after_the_loss_of_a_server_sessions_start_another_one() -> None:
+    async with sessions(2) as (one, other):
+        lost = server_of(one)
+        os.kill(lost, signal.SIGKILL)
+        for session in (one, other):
+            with pytest.raises(BackendLost):
+                await output_of(session, "1")
+            await session.restart()
+        assert server_of(one) == server_of(other) != lost
+        assert await output_of(one, "1") == "1\n"
 
 
-def test_a_session_that_nobody_stops_ends_when_it_is_collected() -> None:
-    async def main() -> None:
-        policy = own_policy()
-        async with sessions(1, policy=policy) as (one,):
-            server = server_of(one)
-            lost = SandboxSessionCodeExecutor(limits=LIMITS, policy=policy)
-            await output_of(lost, "1")
-            assert server_of(lost) == server
-            folder = lost.place.scratch
-            assert folder is not None
-            del lost
-            gc.collect()
-            while folder.exists():  # the last step of its end
-                await asyncio.sleep(0.01)
-            assert await output_of(one, "1") == "1\n"
-        await wait_for_end(server)
-
-    asyncio.run(main())
+async def test_a_session_that_nobody_stops_ends_when_it_is_collected() -> None:
+    policy = own_policy()
+    async with sessions(1, policy=policy) as (one,):
+        server = server_of(one)
+        lost = SandboxSessionCodeExecutor(limits=LIMITS, policy=policy)
+        await output_of(lost, "1")
+        assert server_of(lost) == server
+        folder = lost.place.scratch
+        assert folder is not None
+        del lost
+        gc.collect()
+        while folder.exists():  # the last step of its end
+            await asyncio.sleep(0.01)
+        assert await output_of(one, "1") == "1\n"
+    await wait_for_end(server)
 
 
-def test_stopping_a_session_ends_its_block_in_another_language() -> None:
-    async def run() -> None:
-        async with sessions(2) as (session, other):
-            folder, server = session.work_dir, server_of(other)
-            code = "exec 3> held.txt; echo > started.txt; sleep 1000"
-            block = asyncio.create_task(session.execute_code_blocks([CodeBlock(code, "sh")]))
-            while not (folder / "started.txt").exists():
-                await asyncio.sleep(0.01)
-            (process, *_) = holders(server, "held.txt")
-            await session.stop()
-            with pytest.raises(ExecutorStopped):
-                await block
-            await wait_for_end(process)
-            # And one that has not begun yet.
-            await session.start()
-            events = session.execute_stream([CodeBlock("sleep 1000", "sh")])
-            await anext(events)  # `Started` comes before the request
-            following = asyncio.ensure_future(anext(events))
-            await asyncio.sleep(0)
-            await session.stop()
-            with pytest.raises(ExecutorStopped):
-                await following
-            assert await output_of(other, "1") == "1\n"
-
-    asyncio.run(run())
+async def test_stopping_a_session_ends_its_block_in_another_language() -> None:
+    async with sessions(2) as (session, other):
+        folder, server = session.work_dir, server_of(other)
+        code = "exec 3> held.txt; echo > started.txt; sleep 1000"
+        block = asyncio.create_task(session.execute_code_blocks([CodeBlock(code, "sh")]))
+        while not (folder / "started.txt").exists():
+            await asyncio.sleep(0.01)
+        (process, *_) = holders(server, "held.txt")
+        await session.stop()
+        with pytest.raises(ExecutorStopped):
+            await block
+        await wait_for_end(process)
+        # And one that has not begun yet.
+        await session.start()
+        events = session.execute_stream([CodeBlock("sleep 1000", "sh")])
+        await anext(events)  # `Started` comes before the request
+        following = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        await session.stop()
+        with pytest.raises(ExecutorStopped):
+            await following
+        assert await output_of(other, "1") == "1\n"

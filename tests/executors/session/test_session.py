@@ -441,13 +441,10 @@ def test_without_a_sandbox_another_session_is_visible(tmp_path: Path) -> None:
         output_of(one, f"import os; os.unlink('/dev/shm/{tmp_path.name}')")
 
 
-def test_sessions_of_one_server_run_at_the_same_time(shared: SandboxSessionServer) -> None:
-    async def both() -> None:
-        one, other = (SandboxSessionCodeExecutor(server=shared) for _ in range(2))
-        async with one, other:
-            await meet([one, other])
-
-    asyncio.run(both())
+async def test_sessions_of_one_server_run_at_the_same_time(shared: SandboxSessionServer) -> None:
+    one, other = (SandboxSessionCodeExecutor(server=shared) for _ in range(2))
+    async with one, other:
+        await meet([one, other])
 
 
 def test_a_stopped_server_is_reported() -> None:

@@ -301,23 +301,20 @@ def test_a_damaged_stream_is_a_model_error(reply: Reply) -> None:
         ask_stream(reply)
 
 
-def test_the_token_cancels_the_request() -> None:
-    async def run() -> None:
-        token = CancellationToken()
-        begun = event_reply(START, *block(0, {"type": "text", "text": "He"}))
-        silent = Reply(body=begun.body, content_type=begun.content_type, hangs=True)
-        async with HTTPService(silent, message()) as service:
-            model = client_of(service)
-            stream = model.create_stream(HELLO, cancellation_token=token)
-            assert await anext(stream) == "He"
-            token.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await anext(stream)
-            await service.disconnected.wait()
-            assert (await model.create(HELLO)).content == "Hey"
-            await model.close()
-
-    asyncio.run(run())
+async def test_the_token_cancels_the_request() -> None:
+    token = CancellationToken()
+    begun = event_reply(START, *block(0, {"type": "text", "text": "He"}))
+    silent = Reply(body=begun.body, content_type=begun.content_type, hangs=True)
+    async with HTTPService(silent, message()) as service:
+        model = client_of(service)
+        stream = model.create_stream(HELLO, cancellation_token=token)
+        assert await anext(stream) == "He"
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await anext(stream)
+        await service.disconnected.wait()
+        assert (await model.create(HELLO)).content == "Hey"
+        await model.close()
 
 
 def test_the_key_is_in_no_dump_or_repr(monkeypatch: pytest.MonkeyPatch) -> None:

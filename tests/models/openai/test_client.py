@@ -193,71 +193,59 @@ def test_a_full_service_is_asked_again() -> None:
     assert (result.content, len(requests)) == ("Hey", 3)
 
 
-def test_a_service_that_does_not_answer_is_a_model_error() -> None:
-    async def run() -> None:
-        silent = Reply(body=b"", hangs=True)
-        async with HTTPService(silent) as service:
-            model = client_of(service, timeout=0.1)
-            with pytest.raises(ModelError, match="did not answer in time"):
-                await model.create(HELLO)
-            await model.close()
-
-    asyncio.run(run())
-
-
-def test_a_service_that_is_not_there_is_a_model_error() -> None:
-    async def run() -> None:
-        async with HTTPService(completion()) as service:
-            pass
-        model = client_of(service)
-        with pytest.raises(ModelError, match="cannot be reached"):
+async def test_a_service_that_does_not_answer_is_a_model_error() -> None:
+    silent = Reply(body=b"", hangs=True)
+    async with HTTPService(silent) as service:
+        model = client_of(service, timeout=0.1)
+        with pytest.raises(ModelError, match="did not answer in time"):
             await model.create(HELLO)
         await model.close()
 
-    asyncio.run(run())
+
+async def test_a_service_that_is_not_there_is_a_model_error() -> None:
+    async with HTTPService(completion()) as service:
+        pass
+    model = client_of(service)
+    with pytest.raises(ModelError, match="cannot be reached"):
+        await model.create(HELLO)
+    await model.close()
 
 
-def test_the_token_cancels_the_request() -> None:
-    async def run() -> None:
-        token = CancellationToken()
-        async with HTTPService(streamed("He", hangs=True), completion()) as service:
-            model = client_of(service)
-            stream = model.create_stream(HELLO, cancellation_token=token)
-            assert await anext(stream) == "He"
-            token.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await anext(stream)
-            await service.disconnected.wait()
-            assert (await model.create(HELLO)).content == "Hey"
-            with pytest.raises(asyncio.CancelledError):
-                await model.create(HELLO, cancellation_token=token)
-            assert len(service.requests) == 2
-            await model.close()
-
-    asyncio.run(run())
+async def test_the_token_cancels_the_request() -> None:
+    token = CancellationToken()
+    async with HTTPService(streamed("He", hangs=True), completion()) as service:
+        model = client_of(service)
+        stream = model.create_stream(HELLO, cancellation_token=token)
+        assert await anext(stream) == "He"
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await anext(stream)
+        await service.disconnected.wait()
+        assert (await model.create(HELLO)).content == "Hey"
+        with pytest.raises(asyncio.CancelledError):
+            await model.create(HELLO, cancellation_token=token)
+        assert len(service.requests) == 2
+        await model.close()
 
 
-def test_cancelling_the_task_or_leaving_the_stream_ends_the_request() -> None:
-    async def run() -> None:
-        async with HTTPService(Reply(body=b"", hangs=True)) as service:
-            model = client_of(service)
-            task = asyncio.create_task(model.create(HELLO))
-            while not service.requests:
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await service.disconnected.wait()
-            await model.close()
-        async with HTTPService(streamed("He", hangs=True)) as service:
-            model = client_of(service)
-            stream = model.create_stream(HELLO)
-            assert await anext(stream) == "He"
-            await stream.aclose()
-            await service.disconnected.wait()
-            await model.close()
-
-    asyncio.run(run())
+async def test_cancelling_the_task_or_leaving_the_stream_ends_the_request() -> None:
+    async with HTTPService(Reply(body=b"", hangs=True)) as service:
+        model = client_of(service)
+        task = asyncio.create_task(model.create(HELLO))
+        while not service.requests:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await service.disconnected.wait()
+        await model.close()
+    async with HTTPService(streamed("He", hangs=True)) as service:
+        model = client_of(service)
+        stream = model.create_stream(HELLO)
+        assert await anext(stream) == "He"
+        await stream.aclose()
+        await service.disconnected.wait()
+        await model.close()
 
 
 @pytest.mark.parametrize(
@@ -277,21 +265,18 @@ def test_what_the_model_cannot_do_is_refused(arguments: dict[str, Any], message:
         ask(completion(), client={"model": "llama", "model_info": info}, **arguments)
 
 
-def test_pictures_and_bad_tools_are_refused() -> None:
-    async def run() -> None:
-        model = OpenAIChatCompletionClient(model="llama", model_info=LOCAL, api_key=KEY)
-        picture = UserMessage(content=[Image.from_bytes(b"GIF89a")], source="user")
-        with pytest.raises(ValueError, match="does not support vision"):
-            await model.create([picture])
-        await model.close()
-        model = OpenAIChatCompletionClient(model="gpt-4o", api_key=KEY)
-        with pytest.raises(ValueError, match="Invalid name: a b"):
-            await model.create(HELLO, tools=[{"name": "a b"}])
-        with pytest.raises(ValueError, match="references 'now' but it's not in the provided tools"):
-            await model.create(HELLO, tools=[WEATHER], tool_choice={"name": "now"})
-        await model.close()
-
-    asyncio.run(run())
+async def test_pictures_and_bad_tools_are_refused() -> None:
+    model = OpenAIChatCompletionClient(model="llama", model_info=LOCAL, api_key=KEY)
+    picture = UserMessage(content=[Image.from_bytes(b"GIF89a")], source="user")
+    with pytest.raises(ValueError, match="does not support vision"):
+        await model.create([picture])
+    await model.close()
+    model = OpenAIChatCompletionClient(model="gpt-4o", api_key=KEY)
+    with pytest.raises(ValueError, match="Invalid name: a b"):
+        await model.create(HELLO, tools=[{"name": "a b"}])
+    with pytest.raises(ValueError, match="references 'now' but it's not in the provided tools"):
+        await model.create(HELLO, tools=[WEATHER], tool_choice={"name": "now"})
+    await model.close()
 
 
 def test_an_unknown_model_needs_its_abilities() -> None:

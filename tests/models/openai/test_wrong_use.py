@@ -30,38 +30,32 @@ def test_an_error_with_status_200_is_quoted() -> None:
         ask_stream(reply)
 
 
-def test_a_connection_that_breaks_is_not_a_wrong_address() -> None:
-    async def run() -> None:
-        dropped = asyncio.Event()
+async def test_a_connection_that_breaks_is_not_a_wrong_address() -> None:
+    dropped = asyncio.Event()
 
-        async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-            await writer.wait_closed()
-            dropped.set()
+    async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        dropped.set()
 
-        server = await asyncio.start_server(drop, "127.0.0.1", 0)
-        url = "http://127.0.0.1:{1}/v1".format(*server.sockets[0].getsockname())
-        model = OpenAIChatCompletionClient(model="gpt-4o", api_key=KEY, base_url=url, max_retries=0)
-        with pytest.raises(ModelError, match=r"closed the connection too early.*[^.]\. Ask again"):
-            await model.create(HELLO)
+    server = await asyncio.start_server(drop, "127.0.0.1", 0)
+    url = "http://127.0.0.1:{1}/v1".format(*server.sockets[0].getsockname())
+    model = OpenAIChatCompletionClient(model="gpt-4o", api_key=KEY, base_url=url, max_retries=0)
+    with pytest.raises(ModelError, match=r"closed the connection too early.*[^.]\. Ask again"):
+        await model.create(HELLO)
+    await model.close()
+    await dropped.wait()
+    server.close()
+
+
+async def test_what_is_no_message_is_not_sent() -> None:
+    async with HTTPService(completion(), streamed("Hey")) as service:
+        model: Any = client_of(service)
+        for wrong in ("hi", HELLO[0], ["hi"], [*HELLO, {"role": "user", "content": "?"}]):
+            with pytest.raises(ValueError, match="Pass a message|must be a list"):
+                await model.create(wrong)
+            with pytest.raises(ValueError, match="Pass a message|must be a list"):
+                await anext(model.create_stream(wrong))
         await model.close()
-        await dropped.wait()
-        server.close()
-
-    asyncio.run(run())
-
-
-def test_what_is_no_message_is_not_sent() -> None:
-    async def run() -> None:
-        async with HTTPService(completion(), streamed("Hey")) as service:
-            model: Any = client_of(service)
-            for wrong in ("hi", HELLO[0], ["hi"], [*HELLO, {"role": "user", "content": "?"}]):
-                with pytest.raises(ValueError, match="Pass a message|must be a list"):
-                    await model.create(wrong)
-                with pytest.raises(ValueError, match="Pass a message|must be a list"):
-                    await anext(model.create_stream(wrong))
-            await model.close()
-            assert not service.requests
-
-    asyncio.run(run())
+        assert not service.requests
