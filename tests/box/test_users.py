@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -27,8 +28,11 @@ def output(result: CommandResult) -> str:
 
 
 def owners(folder: Path) -> set[tuple[int, int]]:
-    paths = [folder, *folder.rglob("*")]
-    return {(status.st_uid, status.st_gid) for status in (os.lstat(path) for path in paths)}
+    found = set[tuple[int, int]]()
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            found.add((os.lstat(path).st_uid, os.lstat(path).st_gid))
+    return found
 
 
 async def test_root_makes_a_user_who_has_files_and_groups(box: Sandbox) -> None:

@@ -22,10 +22,11 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+_JEMALLOC = "jemalloc_bg_thd"
 # Threads that a fork may lose while they wait: the library's file, and their own name if any.
 # Each row was tried: use the library, fork, use it in both. What the library does:
 _SAFE = (
-    (r"", "jemalloc_bg_thd"),  # the allocator handles forks and does without its thread then
+    (r"", _JEMALLOC),  # the allocator handles forks and does without its thread then
     (r"/libarrow[^/]*$", ""),  # pyarrow makes its pools anew, in a handler of forks
     (r"/numexpr/interpreter\.", ""),  # makes its pool anew if the process ID has changed
     (r"/lib(scipy_)?openblas[^/]*$", ""),  # ends its pool before a fork
@@ -58,6 +59,8 @@ class _Thread(NamedTuple):
 
     def is_waiting(self) -> bool:
         """Return True if it waits for work, and so holds no lock. True if it has ended."""
+        if self.name == _JEMALLOC:  # the allocator takes its locks before a fork
+            return True
         call, *arguments = _read(f"{self.number}/syscall").split() or [""]
         if call == _READ:
             # pyarrow has a thread that waits for signals at a pipe.
