@@ -248,7 +248,7 @@ class Box:
         try:
             return await background_loop().call(start())
         except asyncio.CancelledError:
-            for live in started:  # it came after the start, and nobody has the process
+            for live in started:  # it came after the start: the caller has no process to end
                 await run_to_end(background_loop().call(live.end()))
             raise
 
