@@ -352,6 +352,7 @@ def test_nothing_outside_is_used_while_links_replace_the_names(use: Use, attack:
         count += 1
 
 
+@pytest.mark.slow  # until the two meet by chance
 def test_without_its_flags_each_use_reaches_outside(
     use: Use, attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
