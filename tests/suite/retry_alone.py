@@ -103,7 +103,13 @@ class _Retry:
         if self._flaky:
             writer.line(f"The outputs of both runs are in {self._file}.")
         for name in self._flaky:
-            writer.line(f"flaky: {name}")
+            writer.line(f"flaky: {name}: {_reason_of(self._failures[name][0])}")
+
+
+def _reason_of(report: pytest.TestReport) -> str:
+    """Return the first line of the error, by which the cause may be found in the output of CI."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longrepr).partition("\n")[0][:300]
 
 
 def _text_of(report: pytest.TestReport) -> str:

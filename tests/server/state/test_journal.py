@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 
@@ -29,6 +30,9 @@ OWNER = Owner("abc", name="laptop")
 def engine(url: str) -> Iterator[Engine]:
     engine = open_database(url)
     yield engine
+    for thread in threading.enumerate():  # a connection in use would outlive the pool
+        if thread.name.startswith("cellblock-journal"):
+            thread.join()
     engine.dispose()
 
 

@@ -251,11 +251,13 @@ def _await_resource_trackers() -> None:
     A tracker ends after the last process of its program, so the other processes are killed here.
     """
     deadline = time.monotonic() + _TRACKER_TIMEOUT
+    ended = set[int]()  # whose children are listed below this process
     while time.monotonic() < deadline:
         left = process_tree.descendants(os.getpid())
         trackers = set(filter(_may_be_resource_tracker, left))
-        if not trackers:
+        if not trackers and ended.issuperset(left):
             break
+        ended = set(filter(process_tree.has_ended, left))
         for pid in left:
             if pid not in trackers:
                 process_tree.send_signal(pid, signal.SIGKILL)
