@@ -161,3 +161,5 @@ SANDBOX_LIMITS = replace(
     tmp_bytes=1 * GIB,
     checkpoints=16,
 )
+# A box lives longer than a block, and its limits are for all that it does.
+BOX_LIMITS = replace(SANDBOX_LIMITS, written_bytes=64 * GIB)

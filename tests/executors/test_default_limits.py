@@ -18,12 +18,13 @@ from cellblock import (
     Limits,
     LocalCommandLineCodeExecutor,
     LocalJupyterServer,
+    Sandbox,
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
     SandboxSessionServer,
     sync,
 )
-from cellblock.limits import LOCAL_LIMITS, SANDBOX_LIMITS
+from cellblock.limits import BOX_LIMITS, LOCAL_LIMITS, SANDBOX_LIMITS
 
 # Forks until it may not, at most 700 times, and prints how often it could.
 FORK_700 = """
@@ -41,6 +42,7 @@ print(len(children) == 700)
 WITH_LIMITS: dict[str, tuple[Callable[..., Any], Limits]] = {
     "sandbox": (SandboxCommandLineCodeExecutor, SANDBOX_LIMITS),
     "session": (SandboxSessionCodeExecutor, SANDBOX_LIMITS),
+    "box": (lambda **options: Sandbox(**options).session, BOX_LIMITS),
     "docker": (DockerCommandLineCodeExecutor, SANDBOX_LIMITS),
     "local": (LocalCommandLineCodeExecutor, LOCAL_LIMITS),
     "jupyter": (JupyterCodeExecutor, LOCAL_LIMITS),

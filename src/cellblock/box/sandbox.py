@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Self
 
 from ..aio.background_loop import background_loop
-from ..executors.argument_checks import check_bool
+from ..executors.argument_checks import check_bool, check_limits
 from ..executors.session.sandbox import SandboxSessionCodeExecutor
 from ..executors.session.settings import InputCallback
 from ..functions.module import Function
-from ..limits import SANDBOX_LIMITS, Limits
+from ..limits import BOX_LIMITS, Limits
 from ..policy import Policy
 from ..sandbox.images.root_file_system import RootSource
 from .arguments import Default, check_seconds
@@ -47,7 +47,7 @@ class Sandbox(Box):
         work_dir: str | os.PathLike[str] | None = None,
         *,
         packages: Sequence[str] = (),
-        limits: Limits = SANDBOX_LIMITS,
+        limits: Limits = BOX_LIMITS,
         policy: Policy | None = None,
         preload: Sequence[str] = (),
         input_callback: InputCallback | None = None,
@@ -66,7 +66,7 @@ class Sandbox(Box):
             functions,
             virtual_env_context=virtual_env_context,
             packages=packages,
-            limits=limits,
+            limits=check_limits(limits, BOX_LIMITS),
             policy=policy,
             preload=preload,
             keep_processes=True,

@@ -6,6 +6,7 @@ import enum
 import errno
 import functools
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 
@@ -256,7 +257,8 @@ class Command:
                     if not self._read(output):
                         break
         code = os.waitstatus_to_exitcode(self._exit.status)
-        if code and (full := describe_full(self.launcher.home.temporary)):
+        is_failure = code not in (0, -signal.SIGKILL)  # it was not killed, by a limit or us
+        if is_failure and (full := describe_full(self.launcher.home.temporary)):
             self._send_error(full)
         code = _TIMED_OUT if self._is_timed_out else code
         self._answer(
