@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import ImageUnusable, Policy, Sandbox
+from cellblock import ImageUnusable, Mount, Policy, Sandbox
 from tests.containers import docker_engine
 from tests.executors.programs import run_as_plain_user
 from tests.sandbox.images.image_builder import file, layer, write_layout
@@ -173,6 +173,26 @@ async def test_what_the_policy_gives_is_in_the_root(root: Path, tmp_path: Path) 
     assert (tmp_path / "changed" / "file").read_text() == "new\n"
 
 
+async def test_names_are_found_without_a_network(root: Path, tmp_path: Path) -> None:
+    """Engines leave /etc/hosts empty in images."""
+    empty, own = (shutil.copytree(root, tmp_path / name) for name in ("empty", "own"))
+    (empty / "etc" / "hosts").touch()
+    (own / "etc" / "hosts").write_text("10.9.8.7 own\n")
+    for source, start in ((root, "127.0.0.1 localhost"), (empty, "127.0.0.1"), (own, "10.9.8.7")):
+        async with Sandbox(root=source) as box:
+            assert (await run(box, "cat /etc/hosts")).startswith(start)
+            await run(box, "echo 10.1.2.3 new > /etc/hosts")
+
+
+async def test_hosts_of_the_policy_are_those_of_the_box(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("10.9.8.7 given\n")
+    mount = Mount(str(tmp_path / "hosts"), "/etc/hosts")
+    for source in (None, root):
+        policy = Policy(network="host", read_only=[mount])
+        async with Sandbox(root=source, policy=policy) as box:
+            assert await run(box, "cat /etc/hosts") == "10.9.8.7 given\n"
+
+
 async def test_a_box_that_is_cancelled_while_its_image_is_unpacked_leaves_nothing(
     tmp_path: Path, cache: Path
 ) -> None:
@@ -206,10 +226,12 @@ def test_the_root_is_copied_where_overlayfs_is_not_possible(root: Path, tmp_path
             assert "own copy" in box.guarantees()[-1].mechanism
             await run(box, "mkdir -m 500 /closed && rm -f /bin/mv /usr/bin/mv")
             assert "cell:" in await run(box, "cat /etc/own /etc/passwd; echo new > /etc/own")
+            assert "localhost" in await run(box, "cat /etc/hosts; echo > /etc/hosts")
             (branch,) = await box.fork()
             async with branch:
                 assert await run(branch, "cat /etc/own") == "new\n"
                 assert (await branch.exec(["mv"])).exit_code == 127
+                assert await run(branch, "cat /etc/hosts") == "\n"
                 assert "own copy" in branch.guarantees()[-1].mechanism
                 assert (await branch.exec(["touch", "/closed/x"])).exit_code == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,7 @@ print(count)
 MORE_BYTES = """
 import asyncio
 import os
+import shutil
 with open("/workspace/closed/in/file", "wb") as file:
     for _ in range(300):
         file.write(bytes(1 << 20))
@@ -80,6 +82,7 @@ with open("/workspace/closed/in/file", "wb") as file:
 REMOVED_FILE = """
 import asyncio
 import os
+import shutil
 with open("/workspace/file", "wb") as file:
     os.unlink("/workspace/file")
     for _ in range(300):
@@ -179,6 +182,38 @@ async def test_a_root_file_system_of_root_is_not_the_users(tmp_path: Path) -> No
         ):
             assert (await box.exec(attack)).exit_code != 0
         assert (await box.exec("touch /etc/x && mkdir /new", user="root")).exit_code == 0
+
+
+async def test_root_changes_the_names_of_its_own_box_only(tmp_path: Path) -> None:
+    """An image is from strangers: its links must not lead what is written to other files."""
+    given = tmp_path / "given"
+    given.mkdir()
+    names = [Path("/etc/hosts"), Path("/etc/resolv.conf")]
+    if missing := [path for path in names if not path.exists()]:
+        pytest.skip(f"this machine has no {missing[0]}")
+    before = [(path.read_bytes(), path.stat()) for path in names]
+    roots = [None, *(make_root(tmp_path / name) for name in ("links", "etc"))]
+    for name in ("hosts", "resolv.conf"):
+        (tmp_path / "links" / "etc" / name).symlink_to(given / name)
+    shutil.move(tmp_path / "etc" / "etc", tmp_path / "etc" / "other")
+    (tmp_path / "etc" / "etc").symlink_to(given)
+    policy = Policy(network="host", read_write=[str(given)])
+    change = """
+        set -e
+        for name in /etc/hosts /etc/resolv.conf
+        do echo 10.9.8.7 mine >> $name; cp $name $name.new; mv $name.new $name; done"""
+    show, expected = ["cat", *map(str, names)], b"".join(data for data, _ in before)
+    for root in roots:
+        async with Sandbox(users=True, root=root, policy=policy) as box:
+            assert (await box.exec(show)).stdout == expected
+            if root is None or os.geteuid() == 0:
+                assert (await box.exec(change)).exit_code != 0, "the user of the box is not root"
+            done = await box.exec(change, user="root")
+            assert done.exit_code == 0, done.stderr_text
+            assert (await box.exec(show)).stdout.count(b"10.9.8.7 mine\n") == 2
+        assert not list(given.iterdir())
+    for path, (data, status) in zip(names, before, strict=True):
+        assert (path.read_bytes(), path.stat().st_mtime_ns) == (data, status.st_mtime_ns)
 
 
 async def test_a_checkpoint_gives_the_user_no_file_of_another_folder(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ..errors import BackendError
 from ..limits import Limits
 from ..policy import Policy
 from ..runtime import bootstrap, protocol
-from ..runtime.cell.command_root import IMAGE, ROOT
+from ..runtime.cell.command_root import IMAGE, NETWORK_FILES, ROOT
 from ..runtime.linux import syscalls
 from ..runtime.messages import MountSpec
 from ..runtime.packets import encode_packet
@@ -43,7 +43,6 @@ TOP_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TMPFS_DIRS = ("/tmp", "/dev/shm")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-_NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
 # Files outside /usr that programs need and that reveal nothing about the caller.
 _SYSTEM_CONFIG = (
     "/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/debian_version",
@@ -177,10 +176,19 @@ class SandboxBackend:
         return ServerSpec(zygote, cell_limits(self.limits), writable, cgroups, sandbox=self.sandbox)
 
     def _shared_paths(self) -> tuple[str, ...]:
-        given = [*self.policy.mounts(writable=False), *self.policy.mounts(writable=True)]
-        network = _NETWORK_FILES if self.policy.network == "host" else ()
-        paths = (*_SHARED, self.inner_work_dir, *(mount.target_path for mount in given), *network)
-        return tuple(dict.fromkeys(paths))
+        return tuple(dict.fromkeys((*_SHARED, self.inner_work_dir, *self._given)))
+
+    @cached_property
+    def _given(self) -> tuple[str, ...]:
+        """Where the policy mounts something."""
+        found = [*self.policy.mounts(writable=False), *self.policy.mounts(writable=True)]
+        return tuple(mount.target_path for mount in found)
+
+    @cached_property
+    def _network_files(self) -> list[str]:
+        """The files of this machine that its network needs, without those of the policy."""
+        found = NETWORK_FILES if self.policy.network == "host" else ()
+        return [path for path in found if path not in self._given and os.path.exists(path)]
 
     def _writable_sources(self) -> list[str]:
         """Return what the policy lets blocks write to, by its path on this machine."""
@@ -205,13 +213,14 @@ class SandboxBackend:
         """Return `zygote` for sessions whose other users can change users, and have homes."""
         targets = [mount.target for mount in self.sandbox.mounts]
         below = [path for path in targets if any(_is_below(path, top) for top in _USER_DIRS)]
-        files = {path: text for path, text in self.sandbox.files.items() if _is_below(path, "/etc")}
+        files = [*self.sandbox.files, *self._network_files]
+        files = [path for path in files if not any(_is_below(path, top) for top in self._given)]
         return zygote._replace(
             tmpfs=(*zygote.tmpfs, *((path, 0o755) for path in _USER_DIRS)),
-            below_tmpfs=(*zygote.below_tmpfs, *below),
+            below_tmpfs=(*zygote.below_tmpfs, *(path for path in below if path not in files)),
             user_landlock=landlock.scopes(landlock.abi_version(), signals=True),
             user_folders=(*_TMPFS_DIRS, *_USER_DIRS),
-            user_files=tuple(files.items()),
+            user_files=tuple(files),
             user_path=self._user_path(),
         )
 
@@ -279,8 +288,7 @@ class SandboxBackend:
             for mount in _policy_mounts(self.policy)
             if not _is_below_executor_dirs(mount, self.inner_work_dir)
         ]
-        if self.policy.network == "host":
-            mounts += [_mount(path, path) for path in _NETWORK_FILES if os.path.exists(path)]
+        mounts += [_mount(path, path) for path in self._network_files]
         return mounts, links
 
     def _package_folders(self) -> list[str]:

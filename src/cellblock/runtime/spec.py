@@ -54,7 +54,7 @@ class ZygoteSpec(NamedTuple):
     one_user              why commands cannot run as another user than that of the box
     user_landlock         the rules for all of a session whose commands can; None: they cannot
     user_folders          those of `tmpfs` that belong to root then
-    user_files            the files that each session has of its own there
+    user_files            the files there that each session has a copy of
     user_path             where their users look for programs, but that of the box
     """
 
@@ -77,7 +77,7 @@ class ZygoteSpec(NamedTuple):
     one_user: str = ""
     user_landlock: LandlockSpec | None = None
     user_folders: tuple[str, ...] = ()
-    user_files: tuple[tuple[str, str], ...] = ()
+    user_files: tuple[str, ...] = ()
     user_path: str = ""
 
 

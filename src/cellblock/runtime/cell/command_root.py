@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..linux import syscalls
 from ..linux.safe_folder import SafeFolder
+from ..spec import ZygoteSpec
 from .filesystem import give_to_root
 
 IMAGE: Final = "/run/box/image"
@@ -23,24 +24,30 @@ ROOT: Final = "/run/box/root"
 UPPER: Final = "upper"
 _WORK = "work"
 COPY: Final = "copy"
-_MAX_USERS_BYTES = 1 << 20  # of a file of users or groups
+# What a network of this machine needs. They are in /etc.
+NETWORK_FILES: Final = ("/etc/hosts", "/etc/resolv.conf")
+_MAX_IMAGE_BYTES = 1 << 20  # of a file in /etc of an image
 
 
-def mount_root(shared: Iterable[str], *, has_users: bool) -> None:
-    """Mount the root. The paths `shared` are in it what they are outside of it.
+def mount_root(spec: ZygoteSpec, *, has_users: bool) -> None:
+    """Mount the root. The `shared_paths` are in it what they are outside of it.
 
     What is created here belongs to root if the box `has_users`. The folder for changes may hold
     those of the box that this one was forked from. Raise `OSError`.
     """
-    existing = [path for path in shared if os.path.exists(path)]
+    existing = [path for path in spec.shared_paths if os.path.exists(path)]
+
+    def prepare(folder: str) -> None:
+        _prepare(folder, existing, has_network=not spec.own_network, has_users=has_users)
+
     if os.path.isdir(f"{ROOT}/{COPY}"):
-        _mount_copy(existing, has_users=has_users)
+        _mount_copy(prepare)
     else:
-        _prepare(f"{ROOT}/{UPPER}", existing, has_users=has_users)
+        prepare(f"{ROOT}/{UPPER}")
         try:
             _mount_overlay()
         except OSError:  # this kernel, or the file system of the folder, does not allow it
-            _mount_copy(existing, has_users=has_users)
+            _mount_copy(prepare)
     for path in existing:
         syscalls.mount(path, f"{ROOT}{path}", None, syscalls.MS_BIND | syscalls.MS_REC)
 
@@ -54,16 +61,18 @@ def _mount_overlay() -> None:
     syscalls.mount("overlay", ROOT, "overlay", flags, options)
 
 
-def _mount_copy(mount_points: Iterable[str], *, has_users: bool) -> None:
+def _mount_copy(prepare: Callable[[str], None]) -> None:
     copy = f"{ROOT}/{COPY}"
     is_new = not os.path.isdir(copy)
-    _prepare(copy, mount_points, has_users=has_users)
+    prepare(copy)
     if is_new:
         _copy_missing(IMAGE, copy)
     syscalls.mount(copy, ROOT, None, syscalls.MS_BIND)
 
 
-def _prepare(folder: str, mount_points: Iterable[str], *, has_users: bool) -> None:
+def _prepare(
+    folder: str, mount_points: Iterable[str], *, has_network: bool, has_users: bool
+) -> None:
     """Create in `folder` what is different from the image."""
     is_new = not os.path.isdir(folder)
     os.makedirs(folder, exist_ok=True)
@@ -72,6 +81,7 @@ def _prepare(folder: str, mount_points: Iterable[str], *, has_users: bool) -> No
             _make_mount_point(opened, path)
         if is_new:
             _add_user(opened)
+            _add_network_files(opened, has_network=has_network)
     if is_new and has_users:
         give_to_root(folder, os.stat(folder).st_dev)
 
@@ -104,17 +114,38 @@ def _add_user(top: SafeFolder) -> None:
     for name in ("passwd", "group"):
         with open(f"/etc/{name}", "rb") as file:
             own = [line for line in file if _id_in(line) == os.geteuid()]
-        theirs = b""
-        with (
-            contextlib.suppress(OSError),
-            SafeFolder.at(IMAGE, "etc") as etc,
-            etc.read_file(name) as file,
-        ):
-            theirs = file.read(_MAX_USERS_BYTES)
-        lines = theirs.splitlines()
+        lines = _of_image(name).splitlines()
         if not any(_id_in(line) == os.geteuid() for line in lines):
-            with top.folder("etc", create=True) as etc, contextlib.suppress(FileExistsError):
-                etc.write_new_file(name, b"\n".join([*lines, *own]))
+            _write_in_etc(top, name, b"\n".join([*lines, *own]))
+
+
+def _add_network_files(top: SafeFolder, *, has_network: bool) -> None:
+    """Copy what the sandbox has: it cannot be mounted, because root may change it in its box.
+
+    Without a network, only what the image has is changed that says nothing. Engines leave
+    /etc/hosts empty in images.
+    """
+    with SafeFolder.at("/etc") as own:
+        for name in map(os.path.basename, NETWORK_FILES):
+            if has_network or not _of_image(name):
+                with contextlib.suppress(FileNotFoundError), own.read_file(name) as file:
+                    _write_in_etc(top, name, file.read())
+
+
+def _of_image(name: str) -> bytes:
+    """Return a file in /etc of the image; b"" if it has none that can be read."""
+    with (
+        contextlib.suppress(OSError),
+        SafeFolder.at(IMAGE, "etc") as etc,
+        etc.read_file(name) as file,
+    ):
+        return file.read(_MAX_IMAGE_BYTES)
+    return b""
+
+
+def _write_in_etc(top: SafeFolder, name: str, data: bytes) -> None:
+    with top.folder("etc", create=True) as etc, contextlib.suppress(FileExistsError):
+        etc.write_new_file(name, data)
 
 
 def _id_in(line: bytes) -> int | None:

@@ -186,7 +186,7 @@ class SessionInit:
         """Mount the root of commands, if the folders on `targets` are one."""
         self._has_root = IMAGE in targets
         if self._has_root:
-            mount_root(self._spec.shared_paths, has_users=self._has_users)
+            mount_root(self._spec, has_users=self._has_users)
 
     def _confine_in_root(self, user: str) -> Confined:
         """Become `user`, "" for that of the box. Confine this process, also if it is refused."""

@@ -10,6 +10,7 @@ import functools
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import NoReturn
 
 from ... import handshake
@@ -49,10 +50,11 @@ def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confine
         else:
             syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         filesystem = CellFilesystem(spec)
+        files = {path: Path(path).read_bytes() for path in spec.user_files}
         filesystem.reset()
         if spec.user_landlock is not None:
             protect_settings()
-            _make_user_files(spec)
+            _make_user_files(spec, files)
             own = Confinement(ConfinementSpec(landlock=spec.user_landlock))
             own.prepare()
             own.apply()
@@ -67,11 +69,10 @@ def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confine
     init.serve()
 
 
-def _make_user_files(spec: ZygoteSpec) -> None:
+def _make_user_files(spec: ZygoteSpec, files: dict[str, bytes]) -> None:
     """Write the files of users, and give root its folders."""
-    for path, text in spec.user_files:
-        with open(path, "w") as file:
-            file.write(text)
+    for path, data in files.items():
+        Path(path).write_bytes(data)
         os.chmod(path, 0o644)
     for path in spec.user_folders:
         give_to_root(path, os.stat(path).st_dev)
