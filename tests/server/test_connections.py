@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import socket
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
+from cellblock.server.process import ServerSettings
+
 from .conftest import Servers
-from .serving import OLD, Server, run_old
+from .rest.requesting import wait_for
+from .serving import OLD, Server, run_old, serving
 
 _MIB = 1 << 20
 _STALL = 1
@@ -48,6 +53,38 @@ def test_half_a_body_is_timed_out(hasty: Server) -> None:
     answer = _post(hasty, "Content-Length: 500", b'{"code": ')
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert _error_code(answer) == "RequestTimeout"
+
+
+def test_a_connection_without_a_further_request_is_closed_after_the_time_of_the_option(
+    servers: Servers,
+) -> None:
+    """Load balancers keep idle connections for 60 s, and must be the first to close them."""
+    assert ServerSettings().keep_alive_seconds > 60
+    with _connected(servers("--keep-alive", "1")) as one:
+        one.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert _read_all(one).endswith(b'{"status":"ok"}')
+
+
+def test_connections_leave_files_for_sessions_and_do_not_flood_the_log(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, contextlib.ExitStack() as stack:
+        pid, most = server.process.pid, 120
+        files = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, files[1]))
+        held = [stack.enter_context(_connected(server)) for _ in range(most // 2)]
+        with _connected(server) as refused:
+            answer = _read_all(refused)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 10\r\n" in answer
+        assert _error_code(answer) == "ServerFull"
+        held.pop().close()
+        with server.client(server.add_key("me"), "/v1") as client:
+            assert client.post("/sessions").status_code == 201
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (8, files[1]))
+        with _connected(server):  # cannot be accepted
+            wait_for(lambda: any("cannot be accepted" in line for line in server.lines))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, files)
+        assert httpx.get(f"{server.url}/health").status_code == 200
+    assert sum("accept" in line for line in server.lines) == 1, server.lines
 
 
 def test_what_is_not_http_is_answered_as_other_errors_are(hasty: Server) -> None:

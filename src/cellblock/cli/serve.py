@@ -111,6 +111,8 @@ _MAX_RUNNING_ON_CLUSTER = 1000
               help="Time for current runs and requests after SIGTERM.")  # fmt: skip
 @click.option("--stall", type=_SECONDS, default=30, show_default=True, metavar="SECONDS",
               help="Disconnect clients that do not send or read for this time.")  # fmt: skip
+@click.option("--keep-alive", type=_COUNT, default=75, show_default=True, metavar="SECONDS",
+              help="Close connections without a request after this time.")  # fmt: skip
 @database_option
 @click.option("--name", metavar="NAME",
               help="Name of this server in the audit log.  [default: host and port]")  # fmt: skip
@@ -173,6 +175,7 @@ def _server_settings(options: dict[str, Any]) -> ServerSettings:
             private_key=private_key,
             drain_seconds=options["drain"],
             stall_seconds=options["stall"],
+            keep_alive_seconds=options["keep_alive"],
             ray=options["ray"],
             session_resources=dict(options["session_resources"]) or SESSION_RESOURCES,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from .cluster.factory import SESSION_RESOURCES, ClusterSessions
 from .http.local_only import is_loopback
 from .http.request_log import JsonFormatter
 from .http.services import Services
-from .http.serving.connections import limited_connections
+from .http.serving.connections import accept_errors, limited_connections
 from .http.serving.draining_server import DrainingServer
 from .http.serving.tls_files import check_tls_files
 from .keys.key_store import KeyStore
@@ -36,7 +37,6 @@ from .state.journal import StateJournal
 from .temporary_folder import own_temporary_folder
 
 _BACKLOG = 1024
-_MAX_CONNECTIONS = 4096
 PrintNote = Callable[[str], None]
 
 
@@ -55,6 +55,8 @@ class ServerSettings:
     ray             address of the Ray cluster whose nodes have the sessions; None: this machine
     session_resources   what a session reserves of a node of the cluster, by the names of Ray
     stall_seconds   how long a client may not send the rest of a request, or not read an answer
+    keep_alive_seconds   how long a connection without a request stays open, which has to be longer
+                    than a load balancer keeps it
     """
 
     host: str = "127.0.0.1"
@@ -68,6 +70,7 @@ class ServerSettings:
     private_key: Path | None = None
     drain_seconds: int = 30
     stall_seconds: float = 30.0
+    keep_alive_seconds: int = 75
     ray: str | None = None
     session_resources: Mapping[str, float] = field(default_factory=lambda: SESSION_RESOURCES)
 
@@ -90,6 +93,9 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
     if settings.certificate is not None and settings.private_key is not None:
         check_tls_files(settings.certificate, settings.private_key)
     use_delegated_group()
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    asyncio.get_running_loop().set_exception_handler(accept_errors())
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(
             own_temporary_folder(
@@ -156,7 +162,7 @@ def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_keep_alive=settings.keep_alive_seconds,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
     )

@@ -1,20 +1,30 @@
 """HTTP connections with time limits for clients that stop sending a request or reading an answer.
 
-uvicorn limits only the time between two requests. Request bodies have a limit in `bodies`.
+uvicorn limits only the time between two requests. Request bodies have a limit in `bodies`. The
+number of connections is limited too, so that sessions have the files that they need.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import logging
+import math
+import resource
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _MAX_HEADER_BYTES = 16 * 1024
+_MAX_CONNECTIONS = 4096
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_SILENT_SECONDS = 60.0  # between two reports that no connection can be accepted
+_log = logging.getLogger(__name__)
 
 
 class _StrictParser(h11.Connection):
@@ -39,10 +49,14 @@ class LimitedConnection(H11Protocol):
     _abort_timer: asyncio.TimerHandle | None = None  # while the client must read
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
-        """Expect the headers of the first request."""
+        """Expect the headers of the first request. Refuse a connection that is one too many."""
         super().connection_made(cast(asyncio.Transport, transport))
         self.conn = _StrictParser(h11.SERVER, _MAX_HEADER_BYTES)
-        self._set_header_timer()
+        if len(self.connections) > (most := _most_connections()):
+            text = f"The server already has {most} connections. Try again later."
+            self._end_with(_answer(HTTPStatus.SERVICE_UNAVAILABLE, "ServerFull", text, 10))
+        else:
+            self._set_header_timer()
 
     def data_received(self, data: bytes) -> None:
         """Handle data, and expect the rest of the headers if they are not complete."""
@@ -112,11 +126,37 @@ def limited_connections(stall_seconds: float) -> type[LimitedConnection]:
     return type("LimitedConnection", (LimitedConnection,), {"stall_seconds": stall_seconds})
 
 
-def _answer(status: HTTPStatus, code: str, message: str) -> bytes:
+def _most_connections() -> int:
+    """Return how many connections may be open: sessions need the other half of the files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_MAX_CONNECTIONS, files // 2)
+
+
+def accept_errors() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Return a handler of errors of an event loop that reports seldom that it cannot accept.
+
+    asyncio reports it a thousand times a second. The connections wait.
+    """
+    silent_until = -math.inf
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal silent_until
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _NO_ROOM and "socket" in context):
+            loop.default_exception_handler(context)
+        elif loop.time() >= silent_until:
+            silent_until = loop.time() + _SILENT_SECONDS
+            _log.warning("new connections wait, because they cannot be accepted: %s", error)
+
+    return handle
+
+
+def _answer(status: HTTPStatus, code: str, message: str, retry_after: int | None = None) -> bytes:
     """Return an answer that closes the connection."""
     body = json.dumps({"error": {"code": code, "message": message}})
+    again = "" if retry_after is None else f"retry-after: {retry_after}\r\n"
     head = (
-        f"HTTP/1.1 {status} {status.phrase}\r\nconnection: close\r\n"
+        f"HTTP/1.1 {status} {status.phrase}\r\nconnection: close\r\n{again}"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         f"x-ms-error-code: {code}\r\n\r\n"
     )
