@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import click
 from ..limits import MIB, MIN_MEMORY_BYTES
 from .options.types import FiniteFloat, JsonObject, Since, Size
 from .serve import database_option, open_state
+from .terminal.render import format_table
 
 if TYPE_CHECKING:
     from ..server.keys.key_store import KeyInfo, KeyStore
@@ -92,12 +93,14 @@ def add(
               help="Print all that is known of each key, as one JSON object a line.")  # fmt: skip
 @database_option
 def list_keys(as_json: bool, database: str | None) -> int:
-    """Print ID, state, time of creation and name of each key, separated by tabs."""
+    """Print ID, state, day of creation and name of each key."""
     with _open_keys(database) as keys:
-        for key in keys.list_keys():
-            created = time.strftime("%Y-%m-%d", time.gmtime(key.created_at))
-            line = f"{key.id}\t{key.state}\t{created}\t{key.name}"
-            click.echo(json.dumps(_describe(key)) if as_json else line)
+        found = keys.list_keys()
+        if as_json:
+            _print_lines(json.dumps(_describe(key)) for key in found)
+            return 0
+        rows = [(key.id, key.state, _day(key.created_at), key.name) for key in found]
+        _print_lines(format_table([("ID", "STATE", "CREATED", "NAME"), *rows]))
     return 0
 
 
@@ -108,18 +111,32 @@ def list_keys(as_json: bool, database: str | None) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @database_option
 def show_usage(since: float, key: str | None, as_json: bool, database: str | None) -> int:
-    """Print day, sessions, runs, seconds, CPU seconds and name of each key, separated by tabs.
+    """Print sessions, runs, seconds, CPU seconds and name of each key on each day.
 
     A day is one of UTC. Keys that were removed are there too.
     """
     with open_state(database) as engine:
-        from ..server.state.usage import SECONDS_A_DAY, read_usage
+        from ..server.state.usage import read_usage
 
-        for each in read_usage(engine, since_day=int(since) // SECONDS_A_DAY, key=key):
-            day = time.strftime("%Y-%m-%d", time.gmtime(each.day * SECONDS_A_DAY))
-            counts = f"{each.sessions}\t{each.runs}\t{each.run_seconds:.3f}\t{each.cpu_seconds:.3f}"
-            line = f"{day}\t{counts}\t{each.key_name}"
-            click.echo(json.dumps({**asdict(each), "day": day}) if as_json else line)
+        found = read_usage(engine, since_day=int(since) // _SECONDS_A_DAY, key=key)
+    days = [_day(each.day * _SECONDS_A_DAY) for each in found]
+    if as_json:
+        pairs = zip(found, days, strict=True)
+        _print_lines(json.dumps({**asdict(each), "day": day}) for each, day in pairs)
+        return 0
+    rows = [
+        (
+            day,
+            str(each.sessions),
+            str(each.runs),
+            f"{each.run_seconds:.3f}",
+            f"{each.cpu_seconds:.3f}",
+            each.key_name,
+        )
+        for each, day in zip(found, days, strict=True)
+    ]
+    headings = ("DAY", "SESSIONS", "RUNS", "SECONDS", "CPU SECONDS", "NAME")
+    _print_lines(format_table([headings, *rows]))
     return 0
 
 
@@ -134,6 +151,15 @@ def revoke(name: str, database: str | None) -> int:
     with _open_keys(database) as keys:
         click.echo(keys.revoke(name).id)
     return 0
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def _to_overrides(options: dict[str, Any]) -> Overrides:

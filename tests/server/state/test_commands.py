@@ -60,9 +60,10 @@ def test_records_are_chosen_by_time_and_key(database: str) -> None:
 
 def test_usage_is_printed_by_day_and_key(database: str) -> None:
     done = run_command("keys", "usage", "--database", database, "--since", "2024-10-04")
-    assert [line.split("\t") for line in done.stdout.splitlines()] == [
-        ["2024-10-04", "2", "3", "2.500", "1.250", "first"],
-        ["2024-10-05", "2", "3", "2.500", "1.250", "second"],
+    assert done.stdout.splitlines() == [
+        "DAY         SESSIONS  RUNS  SECONDS  CPU SECONDS  NAME",
+        "2024-10-04  2         3     2.500    1.250        first",
+        "2024-10-05  2         3     2.500    1.250        second",
     ]
     assert read_usage(database) == []  # of the last 30 days
     (used,) = read_usage(database, "--since", "2024-10-05")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from ...errors import SessionError
@@ -12,6 +12,7 @@ from ...executors.session.checkpoint import Checkpoint
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ...executors.workspace.workspace import Workspace
 from ..sizes import format_size
+from ..terminal.render import format_table
 
 _HELP = {
     ":help": "show this list",
@@ -148,15 +149,6 @@ class ReplCommands:
             os.makedirs(self._folder, exist_ok=True)
         await self._session.restart()
         return ["started a new session; the files are unchanged"]
-
-
-def format_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return `rows` as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def _checkpoint_cost(checkpoint: Checkpoint) -> str:

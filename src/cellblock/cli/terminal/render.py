@@ -178,3 +178,12 @@ def _crash(exit_code: int) -> str:
 def printable_line(text: str) -> str:
     """Return `text` on one line, without control characters, which a file name may contain."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def format_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return `rows` as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
