@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,21 @@ def test_an_unknown_language_is_no_error_of_the_program(
     assert "line 1 of programs: The program 'a': The language 'klingon' is unknown." in text
     with pytest.raises(ValueError, match="The language 'klingon' is unknown"):
         list(sync.run_many([Program(id="a", code="", language="klingon")]))
+
+
+def test_a_data_set_in_a_compressed_file_names_the_format(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    problem = {"task_id": "HumanEval/0", "prompt": "", "canonical_solution": ""}
+    cases = {
+        "problems.jsonl.gz": (gzip.compress(json.dumps(problem).encode()), "add --format humaneval;"),
+        "other.gz": (b"no archive", "cannot be read: Not a gzipped file"),
+        "cut.gz": (gzip.compress(json.dumps(problem).encode())[:20], "cannot be read: "),
+    }
+    for name, (content, expected) in cases.items():
+        Path(name).write_bytes(content)
+        code, text = run_batch(capsys, name)
+        assert (code, expected in text) == (2, True), text
 
 
 def test_sorting_touches_no_other_file(cwd: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -88,7 +89,8 @@ class ProgramFile:
                         program = Program.from_json(line)
                         check_language(program)
                     except ValueError as error:
-                        raise InvalidProgramFile(f"{where}: {error}") from error
+                        hint = _hint_at_form(line)
+                        raise InvalidProgramFile(f"{where}: {error}{hint}") from error
                     yield where, program
 
     @contextmanager
@@ -96,8 +98,9 @@ class ProgramFile:
         if self._path == "-":
             yield sys.stdin
             return
+        opener = gzip.open if self._path.endswith(".gz") else open
         try:
-            file = open(self._path, encoding="utf-8-sig")
+            file = opener(self._path, "rt", encoding="utf-8-sig")
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             reason = getattr(error, "strerror", None) or error
             raise InvalidProgramFile(f"{self._path} cannot be read: {reason}") from error
@@ -110,5 +113,14 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
         yield from file
     except UnicodeDecodeError as error:
         raise InvalidProgramFile(f"{name} is not UTF-8: {error}") from error
-    except OSError as error:
-        raise InvalidProgramFile(f"{name} cannot be read: {error.strerror}") from error
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidProgramFile(f"{name} cannot be read: {reason}") from error
+
+
+def _hint_at_form(line: str) -> str:
+    """Return which --format reads a line that is no program; "" if none is known to."""
+    for form, key in (("humaneval", "canonical_solution"), ("mbpp", "test_list")):
+        if f'"{key}"' in line and '"task_id"' in line:
+            return f" It is a problem of a data set: add --format {form}."
+    return ""
