@@ -89,6 +89,19 @@ def test_exit_is_an_error_so_that_later_cells_do_not_run(kernel: LiveKernel) -> 
     assert kernel.run("1 + 1").value == "2"
 
 
+def test_cells_that_wait_behind_one_that_fails_do_not_run(kernel: LiveKernel) -> None:
+    codes = ["1 / 0", *(f"open('ran{number}', 'w').close()" for number in range(5))]
+    requests = [kernel.client.execute(code) for code in codes]
+    statuses = dict[str, str]()
+    while len(statuses) < len(requests):
+        reply = kernel.client.get_shell_msg(timeout=None)
+        if (request := reply["parent_header"]["msg_id"]) in requests:
+            statuses[request] = reply["content"]["status"]
+    assert [*statuses.values()] == ["error", *5 * ["aborted"]]
+    assert not [*kernel.work_dir.glob("ran*")]
+    assert kernel.run("6 * 7").value == "42"
+
+
 def test_a_traceback_that_code_shows_itself_is_no_failure(kernel: LiveKernel) -> None:
     reply = kernel.run("try:\n    1 / 0\nexcept ZeroDivisionError: get_ipython().showtraceback()")
     assert reply.of_kind("error")[0]["ename"] == "ZeroDivisionError"

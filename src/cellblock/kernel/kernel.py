@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import zmq
 from ipykernel.kernelbase import Kernel
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -144,6 +145,23 @@ class SandboxKernel(Kernel):
             if not silent:
                 self._send("error", output.error)
         return _reply(request.number, output, values)
+
+    def _abort_queues(self, subshell_id: str | None = None) -> None:
+        """Abort all requests that have arrived, after a cell that failed.
+
+        ipykernel 7 would abort the first one only: without its thread for subshells, it stops
+        before the others are read.
+        """
+        base: Any = super()
+        if not hasattr(base, "shell_main"):  # ipykernel 6, which queues the end of it itself
+            base._abort_queues()
+            return
+        kernel: Any = self  # without types
+        requests, last = kernel.shell_stream, [zmq.Frame(b"stop aborting")]
+        kernel._aborting = True
+        requests.flush()
+        # The message of ipykernel that ends it waits behind those requests.
+        kernel.io_loop.call_later(kernel.stop_on_error_timeout, requests._recv_callback, last)
 
     async def _run_cell(self, request: CellRequest, output: CellOutput) -> None:
         buffer = self._buffer = StreamBuffer(self._send)
