@@ -74,7 +74,6 @@ print(count)
 MORE_BYTES = """
 import asyncio
 import os
-import shutil
 with open("/workspace/closed/in/file", "wb") as file:
     for _ in range(300):
         file.write(bytes(1 << 20))
@@ -82,7 +81,6 @@ with open("/workspace/closed/in/file", "wb") as file:
 REMOVED_FILE = """
 import asyncio
 import os
-import shutil
 with open("/workspace/file", "wb") as file:
     os.unlink("/workspace/file")
     for _ in range(300):
