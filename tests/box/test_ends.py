@@ -1,8 +1,11 @@
-"""`Limits.wall_seconds` bounds all that runs in a box, whatever `timeout` says."""
+"""What runs in a box ends with `Limits.wall_seconds`, and with the task that awaits it."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +46,36 @@ async def test_a_command_has_at_most_the_wall_seconds_of_the_box() -> None:
         for name, end in zip(RUNS, ends, strict=True)
     }
     assert found == dict.fromkeys(RUNS, (124, True, b"out\n"))
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_command_ends_with_the_task_that_awaits_it(tmp_path: Path) -> None:
+    async with Sandbox(work_dir=tmp_path) as box:
+        for name, run in RUNS.items():
+            task = asyncio.ensure_future(run(box, f"touch '{name}'; exec sleep 1000"))
+            while not (tmp_path / name).exists():
+                await asyncio.sleep(0.01)
+            await cancel(task)
+            assert await sleeping(box) == b"", name
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_process_ends_that_its_caller_never_got(tmp_path: Path) -> None:
+    """Its start and the cancel arrive together, since this thread is busy meanwhile."""
+    async with Sandbox(work_dir=tmp_path) as box:
+        task = asyncio.ensure_future(box.spawn("touch started; exec sleep 1000"))
+        await asyncio.sleep(0)
+        while not (tmp_path / "started").exists():
+            time.sleep(0.01)  # noqa: ASYNC251 - the thread must be busy
+        await cancel(task)
+        assert await sleeping(box) == b""
+
+
+async def cancel(task: asyncio.Future[object]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def sleeping(box: Sandbox) -> bytes:
+    return (await box.exec(["pgrep", "-x", "sleep"])).stdout
