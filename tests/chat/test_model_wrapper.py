@@ -190,7 +190,6 @@ def test_claude_is_asked_over_its_own_interface() -> None:
         ({"api_type": "azure", "api_key": "k", "base_url": "http://x"}, "has no 'api_version'"),
         ({"api_type": "bedrock"}, "'bedrock' is not offered"),
         ({"api_type": "bogus", "api_key": "k"}, "'bogus' .* is not known. Use one of"),
-        ({"api_key": "k", "http_client": object()}, "'http_client' .* is not offered"),
         ({"model_client": "OwnClient"}, "'model_client' .* is 'OwnClient'"),
         ({"api_key": "k", "api_rate_limit": 0}, "api_rate_limit is 0"),
     ],
@@ -203,11 +202,19 @@ def test_an_entry_that_cannot_be_used_is_refused_at_once(
         OpenAIWrapper(config_list=[{"model": "m", **settings}])
 
 
-def test_a_service_of_any_name_can_have_an_address() -> None:
+def test_a_service_of_any_name_can_have_an_address_and_no_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
     with served(completion()) as service:
-        settings = entry(service, api_type="bogus")
-        OpenAIWrapper(config_list=[settings], cache_seed=None).create(messages=HELLO)
-    assert len(service.requests) == 1
+        for name in ("openai", "groq", "bogus"):
+            settings = entry(
+                service, api_type=name, api_key="", project="p1", default_query={"a": "1"}
+            )
+            OpenAIWrapper(config_list=[settings], cache_seed=None).create(messages=HELLO)
+    for request in service.requests:
+        assert (request.headers["openai-project"], request.path[-4:]) == ("p1", "?a=1")
+    assert len(service.requests) == 3
 
 
 @pytest.mark.parametrize("config_list", [{"model": "m"}, ["gpt-4"], "x"])

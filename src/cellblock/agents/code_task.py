@@ -143,7 +143,7 @@ class CodeTask(CodeTurns):
 
         Raise `ModelOutputError` if it has another form.
         """
-        if self._coder.client.model_info["structured_output"]:
+        if self._coder.client.model_info.get("structured_output"):
             try:
                 return await self._decision(RetryDecision, "")
             except ModelError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, ParamSpec, Required, TypedDict, TypeVar
@@ -43,14 +44,22 @@ class ModelInfo(TypedDict, total=False):
 
 
 # `ModelInfo.__required_keys__` is empty, because annotations are text in this module.
-_REQUIRED_FIELDS = set(ModelInfo.__annotations__) - {"multiple_system_messages"}
+_REQUIRED_FIELDS = set(ModelInfo.__annotations__) - {
+    "multiple_system_messages",
+    "structured_output",
+}
 
 
 def validate_model_info(model_info: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if a required field of `ModelInfo` is missing."""
+    """Raise `ValueError` if a required field of `ModelInfo` is missing.
+
+    Warn if it lacks `structured_output`, which counts as False then: AutoGen 0.4.7 added it.
+    """
     missing = sorted(_REQUIRED_FIELDS - set(model_info))
     if missing:
         raise ValueError(f"model_info lacks {', '.join(missing)}. See cellblock.models.ModelInfo.")
+    if "structured_output" not in model_info:
+        warnings.warn("model_info lacks structured_output: False is assumed.", stacklevel=2)
 
 
 def with_parameters_of(

@@ -83,7 +83,7 @@ class ModelRequest:
             raise ValueError(
                 f"json_output must be a boolean or a Pydantic model class, got {wanted!r:.100}"
             )
-        elif not (info["structured_output"] or info["json_output"]):
+        elif not (info.get("structured_output") or info["json_output"]):
             raise ValueError("Model does not support structured output.")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
@@ -88,7 +89,7 @@ class Service(ABC):
     ) -> None:
         self._name, self._host = name, host
         self.model: str = arguments["model"]
-        info: ModelInfo | None = arguments.get("model_info") or (known and known.info)
+        info = _given_model_info(arguments) or (known and known.info)
         if info is None:
             raise ValueError(
                 f"model_info is required when model name is not a valid {name} model: "
@@ -178,6 +179,18 @@ class Service(ABC):
         rest = {name: body[name] for name in body if name not in options | named}
         options["extra_body"] = {**rest, **(options.get("extra_body") or {})}
         return await self._endpoint(**named, stream=stream, **options)
+
+
+def _given_model_info(arguments: Mapping[str, Any]) -> ModelInfo | None:
+    """Return `model_info`, or what AutoGen's deprecated `model_capabilities` says."""
+    info, capabilities = arguments.get("model_info"), arguments.get("model_capabilities")
+    if capabilities is None:
+        return info
+    if info is not None:
+        raise ValueError("model_capabilities and model_info are mutually exclusive")
+    message = "model_capabilities is deprecated, use model_info instead"
+    warnings.warn(message, DeprecationWarning, stacklevel=5)
+    return cast(ModelInfo, {"structured_output": False, **capabilities, "family": "unknown"})
 
 
 def _plain(answer: object) -> object:

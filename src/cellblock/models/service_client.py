@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Self, TypeVar, cast
 
 from pydantic import SecretStr
 
 from ..aio.running_loop import running_loop
 from ..cancellation import Token, on_cancel
+from ..errors import ComponentError
 from ..tracing import Attributes
 from .client import ChatCompletionClient, ModelInfo, with_parameters_of
 from .messages import CreateResult, LLMMessage, RequestUsage
@@ -22,7 +25,10 @@ from .token_estimate import estimate_tokens
 from .tool_schema import ToolLike
 
 ResultT = TypeVar("ResultT")
-_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+_SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+_MAY_HAVE_SECRETS = {"default_headers", "default_query", "extra_headers", "extra_query"}
+# What is sent as the key to a server that asks for none: the SDKs demand one.
+_NO_KEY = "none"
 
 
 class ServiceClient(ChatCompletionClient):
@@ -107,10 +113,18 @@ class ServiceClient(ChatCompletionClient):
 
     def _to_config(self) -> dict[str, object]:
         arguments = self._service.arguments
-        headers: Mapping[str, str] = arguments.get("default_headers", {})
-        shown = {name: text for name, text in headers.items() if not _SECRET_HEADER.search(name)}
-        rest = {key: value for key, value in arguments.items() if key != "default_headers"}
-        return {**rest, **({"default_headers": shown} if shown else {})}
+        if "http_client" in arguments:
+            raise ComponentError(
+                "A client with http_client cannot be saved: it is an object. Create such a client "
+                "in code."
+            )
+        config = dict[str, object]()
+        for name, value in arguments.items():
+            if name not in _MAY_HAVE_SECRETS:
+                config[name] = value
+            elif shown := {key: value[key] for key in value if not _SECRET.search(key)}:
+                config[name] = shown
+        return config
 
     @classmethod
     def _from_config(cls, config: Mapping[str, object]) -> Self:
@@ -127,27 +141,43 @@ def split_secrets(
 ) -> tuple[dict[str, Any], dict[str, SecretStr | None]]:
     """Return `arguments` without the secrets, and the secrets.
 
-    Raise `TypeError` for an argument that the TypedDict `allowed` does not have. A secret of
-    asterisks is what remains of one in a saved configuration: it counts as not given.
+    An argument that the TypedDict `allowed` does not have is left out with a warning, as AutoGen
+    leaves it out. A secret of asterisks is what remains of one in a saved configuration: it counts
+    as not given.
     """
     names: frozenset[str] = allowed.__required_keys__ | allowed.__optional_keys__
     for name in arguments:
         if name not in names:
-            raise TypeError(f"{owner.__name__} has no parameter {name!r}.")
+            close = get_close_matches(name, names, 1)
+            warnings.warn(
+                f"{owner.__name__} has no parameter {name!r}, and ignores it. "
+                + (f"Did you mean {close[0]!r}? " if close else "")
+                + "A field of the request goes into extra_body.",
+                stacklevel=3,
+            )
     if not isinstance(arguments.get("model"), str):
         raise ValueError(f"model is required for {owner.__name__}")
-    plain = {name: value for name, value in arguments.items() if name not in secrets}
+    plain = {
+        name: value
+        for name, value in arguments.items()
+        if name in names and (name not in secrets or value == "")
+    }
     return plain, {name: _to_secret(arguments.get(name)) for name in secrets}
 
 
 def _to_secret(value: str | SecretStr | None) -> SecretStr | None:
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
-    return SecretStr(text) if text and text.strip("*") else None
+    return SecretStr(text) if text == "" or (text and text.strip("*")) else None
 
 
-def reveal(secret: SecretStr | None) -> str | None:
-    """Return the text of `secret`, for the service's SDK."""
-    return secret.get_secret_value() if secret else None
+def reveal(secret: SecretStr | None, *, own_server: bool = False) -> str | None:
+    """Return the text of `secret`, for the service's SDK; None if there is none.
+
+    An empty one says that a server of the user's asks for no key.
+    """
+    if secret is None:
+        return None
+    return secret.get_secret_value() or (_NO_KEY if own_server else None)
 
 
 async def _run(awaitable: Awaitable[ResultT], token: Token | None) -> ResultT:

@@ -170,6 +170,12 @@ PROGRAMS: dict[str, tuple[str, Verdict, dict[str, list[str]]]] = {
         "missing",
         {"autogen.AssistantAgent(unknown_arg=)": ["line 2"]},
     ),
+    "passes a keyword that a model client lacks": (
+        "from autogen_ext.models.openai import OpenAIChatCompletionClient as C\n"
+        "C(model='m', temprature=1, store=True, extra_body={})",
+        "missing",
+        {"autogen_ext.models.openai.OpenAIChatCompletionClient(temprature=)": ["line 2"]},
+    ),
     "misspells a key of the code config": (
         MISSPELLED_KEY,
         "missing",

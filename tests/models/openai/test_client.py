@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel, SecretStr
 
@@ -125,6 +127,62 @@ def test_arguments_of_the_client_and_of_the_call_are_sent() -> None:
     assert (sent["temperature"], sent["seed"], sent["min_p"]) == (0.5, 8, 0.1)
     assert (sent["stop"], sent["parallel_tool_calls"]) == (["END"], False)
     assert (sent["reasoning_effort"], sent["tool_choice"]) == ("low", "auto")
+
+
+def test_every_keyword_that_autogen_takes_reaches_the_service() -> None:
+    fields: dict[str, Any] = {
+        "audio": {"format": "wav"},
+        "metadata": {"run": "1"},
+        "modalities": ["text"],
+        "prediction": {"type": "content", "content": "a"},
+        "service_tier": "flex",
+        "store": True,
+        "verbosity": "low",
+        "web_search_options": {},
+    }
+    connection: dict[str, Any] = {
+        "project": "p1",
+        "default_query": {"a": "1"},
+        "extra_query": {"b": "2"},
+        "extra_headers": {"x-run": "1"},
+        "extra_body": {"min_p": 0.1},
+        "websocket_base_url": "ws://127.0.0.1:1",
+    }
+    with warnings.catch_warnings():  # what is left out is warned of
+        warnings.simplefilter("error")
+        _, [request] = ask(completion(), client={**fields, **connection})
+    assert {name: request.body[name] for name in fields} == fields
+    assert (request.body["min_p"], request.headers["x-run"]) == (0.1, "1")
+    assert (request.headers["openai-project"], request.path) == (
+        "p1",
+        "/v1/chat/completions?a=1&b=2",
+    )
+
+
+async def test_a_client_with_connections_of_ones_own_uses_them_and_is_not_saved() -> None:
+    async with HTTPService(completion()) as service, httpx.AsyncClient() as http:
+        http.headers["x-proxy"] = "1"
+        model = client_of(service, http_client=http)
+        await model.create(HELLO)
+        assert service.requests[0].headers["x-proxy"] == "1"
+        with pytest.raises(ComponentError, match="http_client cannot be saved"):
+            model.dump_component()
+        await model.close()
+
+
+def test_keywords_that_are_unknown_or_old_warn() -> None:
+    settings: dict[str, Any] = {"model": "llama", "api_key": KEY}
+    with pytest.warns(UserWarning, match="no parameter 'temprature'.* Did you mean 'temperature'"):
+        OpenAIChatCompletionClient(model_info=LOCAL, temprature=1, **settings)  # pyright: ignore[reportCallIssue] # a typing error
+    abilities = {"vision": True, "function_calling": False, "json_output": False}
+    with pytest.warns(DeprecationWarning, match="model_capabilities is deprecated"):
+        model = OpenAIChatCompletionClient(model_capabilities=abilities, **settings)
+    assert model.model_info["vision"]
+    assert model.model_info["family"] == "unknown"
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        OpenAIChatCompletionClient(model_capabilities=abilities, model_info=LOCAL, **settings)
+    with pytest.warns(UserWarning, match="model_info lacks structured_output"):
+        OpenAIChatCompletionClient(model_info={**abilities, "family": "x"}, **settings)  # pyright: ignore[reportArgumentType] # as before AutoGen 0.4.7
 
 
 def test_a_server_that_does_not_know_stream_options_can_be_used() -> None:
@@ -284,8 +342,6 @@ def test_an_unknown_model_needs_its_abilities() -> None:
         OpenAIChatCompletionClient(model="llama", api_key=KEY)
     with pytest.raises(ValueError, match="model_info lacks"):
         OpenAIChatCompletionClient(model="llama", api_key=KEY, model_info={"vision": True})  # pyright: ignore[reportArgumentType] # incomplete on purpose
-    with pytest.raises(TypeError, match="no parameter 'temprature'"):
-        OpenAIChatCompletionClient(model="gpt-4o", api_key=KEY, temprature=1)  # pyright: ignore[reportCallIssue] # a typing error
     with pytest.raises(ValueError, match="model is required"):
         OpenAIChatCompletionClient(api_key=KEY)  # pyright: ignore[reportCallIssue] # no model
 
@@ -305,9 +361,15 @@ def test_remaining_tokens_are_the_window_less_the_estimate() -> None:
 def test_the_key_is_in_no_dump_repr_or_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    headers = {"Authorization": KEY, "x-team": "red"}
+    headers, query = {"Authorization": KEY, "x-team": "red"}, {"api-key": KEY}
     model = OpenAIChatCompletionClient(
-        model="gpt-4o", api_key=SecretStr(KEY), temperature=0.0, default_headers=headers
+        model="gpt-4o",
+        api_key=SecretStr(KEY),
+        temperature=0.0,
+        default_headers=headers,
+        default_query=query,
+        extra_headers=headers,
+        extra_query=query,
     )
     saved = model.dump_component().to_json()
     assert KEY not in saved + repr(model)
@@ -315,6 +377,7 @@ def test_the_key_is_in_no_dump_repr_or_log(
         "model": "gpt-4o",
         "temperature": 0.0,
         "default_headers": {"x-team": "red"},
+        "extra_headers": {"x-team": "red"},
     }
     with caplog.at_level(logging.DEBUG):
         ask(completion())

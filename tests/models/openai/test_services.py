@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from cellblock.errors import ModelError
-from cellblock.models import ChatCompletionClient, OpenAIChatCompletionClient, UserMessage
+from cellblock.models import (
+    AnthropicChatCompletionClient,
+    ChatCompletionClient,
+    ModelInfo,
+    OpenAIChatCompletionClient,
+    UserMessage,
+)
+from tests.models.http_service import HTTPService, json_reply
 
 KEY = "sk-secret-1234567890"
+INFO = ModelInfo(
+    vision=False, function_calling=False, json_output=False, family="x", structured_output=False
+)
 HELLO = [UserMessage(content="Hi", source="user")]
 
 
@@ -57,3 +68,22 @@ def test_autogens_short_name_of_the_provider_is_loaded(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     saved = {"provider": name, "config": {"model": "gpt-4o"}}
     assert isinstance(ChatCompletionClient.load_component(saved), OpenAIChatCompletionClient)
+
+
+@pytest.mark.parametrize("kind", [OpenAIChatCompletionClient, AnthropicChatCompletionClient])
+async def test_an_empty_key_is_for_a_server_that_asks_for_none(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    async with HTTPService(json_reply({}, 404)) as service:
+        model = kind(model="m", model_info=INFO, api_key="", base_url=service.url)
+        for client in (model, ChatCompletionClient.load_component(model.dump_component())):
+            with pytest.raises(ModelError):
+                await client.create(HELLO)
+            await client.close()
+        for request in service.requests:
+            assert KEY not in str(request.headers)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ValueError, match="No API key"):  # an empty key of OpenAI's
+        OpenAIChatCompletionClient(model="gpt-4o", api_key="")

@@ -13,8 +13,10 @@ from ...models.model_family import anthropic_model, openai_model
 from ...models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
 from .config_keys import ModelConfig
 
-_REFUSED_KEYS = ("http_client", "default_query", "project", "websocket_base_url")
-_SHARED_KEYS = ("timeout", "max_retries", "default_headers", "context_window")
+_SHARED_KEYS = (
+    "timeout max_retries default_headers default_query http_client context_window".split()
+)
+_OPENAI_KEYS = ("organization", "project", "websocket_base_url")
 _OPENAI = ("openai", "open_ai")  # old scripts have the latter
 # Services that speak OpenAI's protocol: address, and environment variable of the key.
 _OPENAI_ALIKE = {
@@ -37,12 +39,6 @@ def client_of(config: Mapping[str, Any]) -> ChatCompletionClient:
     """
     if (given := config.get("model_client")) is not None:
         return _given_client(given)
-    for key in _REFUSED_KEYS:
-        if config.get(key) is not None:
-            raise ValueError(
-                f"{key!r} in an entry of config_list is not offered. Create a client of "
-                "cellblock.models and pass it in the entry as 'model_client'."
-            )
     service = str(config.get("api_type") or "openai").lower()
     if service.startswith("azure"):
         return _azure(config)
@@ -113,19 +109,26 @@ def _given_client(given: object) -> ChatCompletionClient:
 
 def _openai(config: Mapping[str, Any], service: str) -> ChatCompletionClient:
     address, variable = _OPENAI_ALIKE.get(service, (None, ""))
-    key = config.get("api_key") or os.environ.get(variable)
+    key = config.get("api_key") or os.environ.get(variable) or config.get("api_key")
     if service == "ollama":
         key = key or "ollama"  # it needs none, and the protocol demands one
-    elif address and not key:
+    elif address and not key and not _needs_no_key(config):
         raise ValueError(f"No API key. Pass 'api_key', or set {variable}.")
-    arguments = _arguments(config, "base_url", "organization")
+    arguments = _arguments(config, "base_url", *_OPENAI_KEYS)
     arguments.setdefault("base_url", address)
     return OpenAIChatCompletionClient(**arguments, api_key=key)
 
 
+def _needs_no_key(config: Mapping[str, Any]) -> bool:
+    """Return True if `api_key` is empty for a server of the user's."""
+    return config.get("api_key") == "" and bool(config.get("base_url"))
+
+
 def _azure(config: Mapping[str, Any]) -> ChatCompletionClient:
     arguments = _arguments(
-        config, "api_key", "azure_endpoint", "azure_ad_token", "azure_ad_token_provider"
+        config,
+        *("api_key", "azure_endpoint", "azure_ad_token", "azure_ad_token_provider"),
+        *_OPENAI_KEYS,
     )
     endpoint = arguments.pop("azure_endpoint", None) or config.get("base_url")
     version = config.get("api_version") or os.environ.get("OPENAI_API_VERSION")
@@ -143,7 +146,8 @@ def _azure(config: Mapping[str, Any]) -> ChatCompletionClient:
 
 
 def _anthropic(config: Mapping[str, Any]) -> ChatCompletionClient:
-    if not config.get("api_key") and not os.environ.get("ANTHROPIC_API_KEY"):
+    key = config.get("api_key") or os.environ.get("ANTHROPIC_API_KEY")
+    if not key and not _needs_no_key(config):
         raise ValueError("No API key. Pass 'api_key', or set ANTHROPIC_API_KEY.")
     model = str(config.get("model") or "")
     info = None if anthropic_model(model) else _UNKNOWN_MODEL

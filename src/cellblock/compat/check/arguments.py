@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, is_typeddict
 
 from ...chat.conversable_agent import ConversableAgent
 
@@ -34,11 +34,22 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of `function`; an agent passes those it does not name to its base."""
     own = inspect.signature(function).parameters
     if not isinstance(function, type) or not issubclass(function, ConversableAgent):
-        return list(own.values())
+        return [each for parameter in own.values() for each in _expanded(parameter, function)]
     base = inspect.signature(ConversableAgent).parameters
     named = [each for each in own.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     more = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in base.values()]
     return [*named, *(each for each in more if each.name not in own)]
+
+
+def _expanded(parameter: inspect.Parameter, function: Any) -> list[inspect.Parameter]:
+    """Return the keywords that `**arguments: Unpack[TYPED_DICT]` stands for, or the parameter."""
+    name = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+    code = function.__init__ if isinstance(function, type) else function
+    typed: Any = getattr(code, "__globals__", {}).get(name)
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD or not is_typeddict(typed):
+        return [parameter]
+    keys = sorted(typed.__required_keys__ | typed.__optional_keys__)
+    return [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in keys]
 
 
 def _unknown_keywords(parameters: list[inspect.Parameter], call: ast.Call) -> Iterator[str]:

@@ -28,15 +28,28 @@ from .stream import ClaudeStream
 
 if TYPE_CHECKING:
     import anthropic
+    import httpx
 
+_CONNECTION_ARGUMENTS = (
+    "base_url timeout max_retries default_headers default_query http_client".split()
+)
 _MAX_TOKENS = 4096  # the service requires a limit; this is AutoGen's
 
 
 class AnthropicCreateArguments(TypedDict, total=False):
-    """What every request says; the service's documentation explains the fields."""
+    """What every request says; the service's documentation explains the fields.
 
+    extra_body      more fields of the request, by name
+    extra_headers   more HTTP headers of the request
+    extra_query     more parameters of the request's address
+    """
+
+    extra_body: Mapping[str, Any] | None
+    extra_headers: Mapping[str, str] | None
+    extra_query: Mapping[str, object] | None
     max_tokens: int | None
     metadata: Mapping[str, str] | None
+    service_tier: str | None
     stop_sequences: list[str] | None
     temperature: float | None
     thinking: Mapping[str, Any] | None
@@ -49,11 +62,15 @@ class AnthropicCreateArguments(TypedDict, total=False):
 class AnthropicArguments(AnthropicCreateArguments, total=False):
     """The arguments of `AnthropicChatCompletionClient`.
 
-    max_tokens       longest answer; None means 4096
-    timeout          seconds to wait for the service; None means 600
-    max_retries      how often a failed request is sent again; None means 2
-    model_info       what the model can do; required for a model that is not known
-    context_window   how many tokens the model can read and write together
+    api_key              an empty one is for a server at `base_url` that asks for none
+    max_tokens           longest answer; None means 4096
+    timeout              seconds to wait for the service; None means 600
+    max_retries          how often a failed request is sent again; None means 2
+    http_client          an `httpx.AsyncClient`, for proxies and certificates; a client with one
+                         cannot be saved
+    model_info           what the model can do; required for a model that is not known
+    model_capabilities   deprecated: `model_info` without the family
+    context_window       how many tokens the model can read and write together
     """
 
     model: Required[str]
@@ -61,9 +78,12 @@ class AnthropicArguments(AnthropicCreateArguments, total=False):
     base_url: str | None
     timeout: float | None
     max_retries: int | None
+    http_client: httpx.AsyncClient | None
     model_info: ModelInfo | None
+    model_capabilities: Mapping[str, bool] | None
     context_window: int | None
     default_headers: Mapping[str, str] | None
+    default_query: Mapping[str, object] | None
 
 
 class AnthropicChatCompletionClient(ServiceClient):
@@ -122,9 +142,9 @@ def _connect(secret: SecretStr | None, arguments: Mapping[str, Any]) -> anthropi
             "This client needs the package anthropic. "
             "Install it: pip install 'cellblock[anthropic]'"
         ) from error
-    names = ("base_url", "timeout", "max_retries", "default_headers")
-    given = {name: arguments[name] for name in names if name in arguments}
-    return anthropic.AsyncAnthropic(api_key=reveal(secret), **given)
+    given = {name: arguments[name] for name in _CONNECTION_ARGUMENTS if name in arguments}
+    key = reveal(secret, own_server="base_url" in given)
+    return anthropic.AsyncAnthropic(api_key=key, **given)
 
 
 def _is_enabled(thinking: Any) -> bool:

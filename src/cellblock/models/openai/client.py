@@ -46,13 +46,14 @@ class OpenAIChatCompletionClient(ServiceClient):
 
 def _connect(secret: SecretStr | None, arguments: Mapping[str, Any]) -> openai.AsyncOpenAI:
     sdk = import_openai()
-    connection, key, variable = connection_arguments(arguments), reveal(secret), "OPENAI_API_KEY"
-    if "base_url" not in connection and not os.environ.get("OPENAI_BASE_URL"):
+    connection, variable = connection_arguments(arguments), "OPENAI_API_KEY"
+    own_server = "base_url" in connection or bool(os.environ.get("OPENAI_BASE_URL"))
+    if not own_server:
         for prefix, address, variable_of_service in _OTHER_SERVICES:
             if arguments["model"].startswith(prefix):
                 connection["base_url"], variable = address, variable_of_service
     # The SDK would send OpenAI's key to any service.
-    key = key or os.environ.get(variable)
+    key = reveal(secret, own_server=own_server) or os.environ.get(variable)
     if not key:
         raise ValueError(f"No API key. Pass api_key=, or set {variable}.")
     return sdk.AsyncOpenAI(api_key=key, **connection)

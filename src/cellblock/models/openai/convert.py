@@ -159,7 +159,7 @@ def to_response_format(
             return {}
         mode = "json_object" if request.json_output else "text"
         return {"response_format": {"type": mode}}
-    if info["structured_output"]:
+    if info.get("structured_output"):
         name = re.sub(r"[^a-zA-Z0-9_-]", "_", output_type.__name__)[:64]
         schema = {"name": name, "schema": strict_schema(output_type), "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}

@@ -29,6 +29,11 @@ from .stream import CompletionStream
 if TYPE_CHECKING:
     import openai
 
+_CONNECTION_ARGUMENTS = (
+    "organization project base_url websocket_base_url timeout max_retries default_headers "
+    "default_query http_client"
+).split()
+
 
 class OpenAIService(Service):
     """The service of OpenAI or of Azure. `connect` returns the SDK's client."""
@@ -53,7 +58,7 @@ class OpenAIService(Service):
     def _request_body(self, request: ModelRequest, *, stream: bool) -> RequestBody:
         info = self.model_info
         messages = request.messages
-        if request.output_type and not info["structured_output"]:
+        if request.output_type and not info.get("structured_output"):
             messages = with_instruction(messages, request.output_type)
         prefixes: bool = self.arguments.get("add_name_prefixes", False)
         names: bool = self.arguments.get("include_name_in_message", True)
@@ -121,8 +126,7 @@ class OpenAIService(Service):
 
 def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the SDK's client, without those that were not given."""
-    names = ("organization", "base_url", "timeout", "max_retries", "default_headers")
-    return {name: arguments[name] for name in names if name in arguments}
+    return {name: arguments[name] for name in _CONNECTION_ARGUMENTS if name in arguments}
 
 
 def import_openai() -> Any:
