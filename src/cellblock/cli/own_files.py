@@ -30,9 +30,10 @@ class OwnFiles:
         files = (path for path in _walk(self._folder) if path not in self._written)
         self._before = set(islice(files, _MAX_FILES))
 
-    def add_written(self, paths: Iterable[str]) -> None:
-        """Record that blocks have written `paths`."""
-        self._written |= set(map(os.path.normpath, paths))
+    def add_written(self, paths: Iterable[str], *, whole: Iterable[str] = ()) -> None:
+        """Record that blocks have written `paths`, and all that is in the files `whole`."""
+        self._written |= set(map(os.path.normpath, [*paths, *whole]))
+        self._before.difference_update(map(os.path.normpath, whole))
 
     def has(self, path: str) -> bool:
         """Return True if `path`, as code names it, is such a file, or a folder with one."""
@@ -40,12 +41,12 @@ class OwnFiles:
         if inside is None or not os.path.lexists(os.path.join(self._folder, inside)):
             return False
         if os.path.isdir(os.path.join(self._folder, inside)):
-            return any(map(self._is_own, _walk(self._folder, inside)))
-        return self._is_own(inside)
+            return any(map(self.is_own, _walk(self._folder, inside)))
+        return self.is_own(inside)
 
     def has_any(self) -> bool:
         """Return True if there is such a file."""
-        return any(map(self._is_own, _walk(self._folder)))
+        return any(map(self.is_own, _walk(self._folder)))
 
     def was_there(self, path: str) -> bool:
         """Return True if `path` is one of the files remembered, or written by blocks."""
@@ -63,13 +64,19 @@ class OwnFiles:
         for number, block in enumerate(blocks):
             name = file_name(block.code)
             inside = None if name is None else self._relative(name)
-            if inside is None or inside in replaced.values() or not self._is_own(inside):
+            if inside is None or inside in replaced.values() or not self.is_own(inside):
                 continue
             if not self._is_of_a_block(inside, block):
                 replaced[number] = inside
         return replaced
 
-    def _is_own(self, path: str) -> bool:
+    def replacement_note(self, path: str) -> str:
+        """Return the line that names one of the files, which a block replaces."""
+        since = "a block has changed it since" if path in self._written else "no block wrote it"
+        return f"{path} is replaced: it was in the work folder, and {since}"
+
+    def is_own(self, path: str) -> bool:
+        """Return True if `path`, relative to the folder, is such a file, if it exists."""
         return path in self._before or path not in self._written
 
     def _relative(self, path: str) -> str | None:
@@ -100,11 +107,6 @@ class OwnFiles:
         _, _, without_name = block.code.partition("\n")
         is_same = text.rstrip("\n") in (block.code.rstrip("\n"), without_name.rstrip("\n"))
         return is_same or file_name(text) == file_name(block.code)
-
-
-def replacement_note(path: str) -> str:
-    """Return the line that names a file of the person's that a block replaces."""
-    return f"{path} is replaced: it was in the work folder, and no block wrote it"
 
 
 def _walk(folder: str, inside: str = "") -> Iterator[str]:

@@ -7,17 +7,17 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import CellblockError
-from ..events import Ended, Started
+from ..events import Ended, FileCreated, Started
 from ..executors.base import CodeExecutor
 from ..results import ResultBuilder
 from .options.factory import WORK_DIR, install_progress, make_advisor, make_executor, work_folder
 from .options.settings import RunSettings
-from .own_files import OwnFiles, replacement_note
+from .own_files import OwnFiles
 from .terminal.interrupts import RunInterrupts
 from .terminal.render import Renderer, StyledText
 from .terminal.stdio import has_colours, have_same_destination, replace_unencodable, write
@@ -56,9 +56,8 @@ async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: s
             with install_progress(note):
                 await executor.start()
             interrupts.set_running()
-            replaced = own_files.replaced_by(blocks)
             exit_code = await _run_and_print(
-                executor, blocks, settings, renderer, replaced, interrupts.token
+                executor, blocks, settings, renderer, own_files, interrupts.token
             )
         except asyncio.CancelledError:
             if not interrupts.exit_code:
@@ -79,14 +78,15 @@ async def _run_and_print(
     blocks: Sequence[CodeBlock],
     settings: RunSettings,
     renderer: Renderer,
-    replaced: Mapping[int, str],
+    own_files: OwnFiles,
     token: CancellationToken,
 ) -> int:
     """Run `blocks` and print their output while they run, or at the end, as `settings` ask.
 
     Return the exit code of the last block. Output that is printed immediately is not kept: it is
-    unlimited. `replaced` are files of the person's that blocks replace, by number.
+    unlimited.
     """
+    replaced, written = own_files.replaced_by(blocks), list[str]()
     builder, pending, exit_code = ResultBuilder(), list[StyledText](), 0
     async with contextlib.aclosing(executor.execute_stream(blocks, token)) as events:
         async for event in events:
@@ -96,8 +96,12 @@ async def _run_and_print(
                 builder.add_event(event)
                 continue
             pending += renderer.render(event)
-            if isinstance(event, Started) and event.block in replaced:
-                pending += renderer.note(replacement_note(replaced[event.block]))
+            if isinstance(event, FileCreated):
+                written.append(event.path)
+            elif isinstance(event, Ended):
+                own_files.add_written(written)
+            elif isinstance(event, Started) and event.block in replaced:
+                pending += renderer.note(own_files.replacement_note(replaced[event.block]))
             if settings.stream:
                 # In a thread: a slow reader of the output must not delay Ctrl-C.
                 await asyncio.to_thread(write, pending)

@@ -115,6 +115,27 @@ def test_a_line_says_which_file_of_the_person_was_replaced_without_a_question(cw
         assert ask(service, "--work-dir", ".", "task").stderr.count(REPLACED) == 1
 
 
+@pytest.mark.usefixtures("sandbox")
+def test_a_file_that_the_block_before_wrote_is_not_said_to_be_of_no_block(cwd: Path) -> None:
+    (cwd / "sales.csv").write_text("1,2\n")
+    before = "```sh\necho 3 >> sales.csv\n```\n"
+    first = f"{before}\n{NAMED}"
+    json = "```json\n// filename: sales.csv\n[]\n```\n"
+    with model_service(first, json, json.replace("[]", "[1]"), "Done.") as service:
+        replaced = [note for note in ask(service, "--work-dir", ".", "task").stderr.splitlines()]
+    told = [note for note in replaced if "is replaced" in note]
+    assert [note.partition("folder, and ")[2] for note in told] == ["a block has changed it since"]
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_hidden_file_that_a_block_wrote_is_no_file_of_the_person(cwd: Path) -> None:
+    hidden = "```python\n# filename: .env\nprint('sec' + 'ond')\n```\n"
+    arguments = ("--work-dir", ".", "--approve", "risky", "task")
+    replies = ("```sh\ntouch .x; mv .x .env; echo 1 > .env\n```", hidden)
+    with chat(*replies, arguments=arguments) as (terminal, _):
+        assert QUESTION not in terminal.wait_for("\nsecond")
+
+
 @pytest.mark.slow
 def test_run_names_a_file_that_no_block_wrote(cwd: Path) -> None:
     named = {

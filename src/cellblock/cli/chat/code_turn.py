@@ -8,13 +8,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+from ...aio.shielded import run_in_thread
 from ...blocks import CodeBlock, file_name
 from ...cancellation import CancellationToken
 from ...errors import CellblockError
 from ...events import Ended, Event, FileCreated, Started
 from ...executors.base import CodeExecutor
+from ...executors.workspace.snapshot import Snapshot
 from ...results import CodeResult, ResultBuilder, fold
-from ..own_files import OwnFiles, replacement_note
+from ..own_files import OwnFiles
+from .folder_history import FolderHistory
 from .output import ChatOutput
 from .pictures.find import PictureFinder
 from .transcripts.entries import BlockRun, RunEntry, block_run
@@ -27,6 +30,7 @@ class CodeTurn:
     """An agent's executor that shows what `executor` does, whose work folder is `folder`.
 
     own_files   the files there that no block has written
+    history     records what changes there; None if nobody can take it back
     is_edited   True if the user changed the blocks that run next
     """
 
@@ -37,9 +41,11 @@ class CodeTurn:
         transcript: Transcript,
         output: ChatOutput,
         own_files: OwnFiles,
+        history: FolderHistory | None = None,
     ) -> None:
         self._executor, self._folder, self._own_files = executor, folder, own_files
-        self._transcript, self._output = transcript, output
+        self._transcript, self._output, self._history = transcript, output, history
+        self._noted_reason = ""
         self.is_live = executor.is_live
         self.is_edited = False
 
@@ -61,6 +67,7 @@ class CodeTurn:
         blocks, is_edited = code_blocks, self.is_edited
         self._output.start_blocks(blocks, self._own_files.was_there)
         done: list[BlockRun] = []
+        before = None if self._history is None else await run_in_thread(self._history.begin)
         try:
             self._transcript.add(self._entry_of_running(blocks, done))
             async with aclosing(self._run_blocks(blocks, cancellation_token, done)) as events:
@@ -76,6 +83,25 @@ class CodeTurn:
             self._output.start_new_line()
             rest = [BlockRun(block.code, block.language) for block in blocks[len(done) :]]
             self._transcript.replace_last(RunEntry((*done, *rest), is_edited))
+            if self._history is not None:
+                await self._record_changes(self._history, before)
+
+    async def _record_changes(self, history: FolderHistory, before: Snapshot | None) -> None:
+        """Record what the run changed, and show what it changed in files of the person."""
+        number, saved = len(self._transcript.entries) - 1, self._transcript.path
+        exclude = None if saved is None else saved.resolve()
+        run = await run_in_thread(history.end, before, number, exclude=exclude)
+        if run is None:
+            if history.reason != self._noted_reason:
+                self._output.note(f":undo will not restore files: {history.reason}")
+            self._noted_reason = history.reason
+            return
+        own = [path for path, change in run.changes.items() if change.is_edit]
+        own = [path for path in own if self._own_files.is_own(path)]
+        self._own_files.add_written(path for path, change in run.changes.items() if change.after)
+        if own:
+            lines = await run_in_thread(lambda: list(history.diff(number, only=own)))
+            await self._output.show_diff(lines)
 
     def _entry_of_running(self, blocks: Sequence[CodeBlock], done: Sequence[BlockRun]) -> RunEntry:
         """Return the entry of a run whose next block begins."""
@@ -96,7 +122,7 @@ class CodeTurn:
                 finder.add_event(event)
                 await self._output.write_event(event)
                 if isinstance(event, Started) and event.block in replaced:
-                    self._output.note(replacement_note(replaced[event.block]))
+                    self._output.note(self._own_files.replacement_note(replaced[event.block]))
                 if isinstance(event, Ended):
                     block, result = blocks[event.block], builder.blocks[-1]
                     await asyncio.to_thread(self._note_files, block, result.files)
@@ -115,7 +141,8 @@ class CodeTurn:
 
     def _note_files(self, block: CodeBlock, files: Sequence[str]) -> None:
         """Record what `block` has written, and print which files of the person it has deleted."""
-        self._own_files.add_written([*files, *filter(None, [file_name(block.code)])])
+        name = file_name(block.code)
+        self._own_files.add_written(files, whole=[] if name is None else [name])
         deleted = self._own_files.take_deleted()
         for path in deleted[:_MAX_LISTED_FILES]:
             self._output.note(f"deleted {path}, which was in the work folder before")

@@ -47,7 +47,7 @@ async def run_at_terminal(settings: ChatSettings) -> int:
         terminal = ChatTerminal(_history_path(chat))
         prompter = InputPrompter(terminal)
         prompter.screen = chat.output
-        with _cancelled_by_signal(chat, interrupts):
+        with chat.history.open(), _cancelled_by_signal(chat, interrupts):
             async with chat.open_executor(interrupts, prompter.read_answer) as executor:
                 loop = TerminalLoop(chat, terminal, interrupts, prompter)
                 ask = CodePrompt(terminal, chat.output, interrupts)

@@ -6,26 +6,44 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...agents.model_calls import without_thoughts
+from ...aio.shielded import run_in_thread
+from ...errors import CheckpointError, WorkspaceError
+from ..terminal.render import printable_line
 from .conversation import Conversation
+from .folder_history import RunChanges
 from .model.summary import SUMMARIZE, summarize
 from .settings import ApprovalMode
 from .setup import ChatSetup
-from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, UserEntry
+from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, RunEntry, UserEntry
 from .transcripts.file import SUFFIXES, has_content
 
 _HELP = (
     ":retry       ask the model again: continue after an error, or answer your last message again",
-    ":undo        take back your last message and what followed; or :compact or :clear",
+    ":undo        take back your last message and what followed, also in the work folder; or "
+    ":compact or :clear",
+    ":diff        show what the code changed in the work folder since your last message",
     ":compact     let the model shorten the conversation to a summary",
     ":clear       begin a new conversation",
     ":approve     ask again before code runs, after [a]lways; :approve MODE sets --approve",
     ":model NAME  continue with another model",
     ":save FILE   save the conversation from now on, as Markdown (.md) or notebook (.ipynb)",
     ":quit        end the conversation; so does Ctrl-D",
-    "Commands may begin with / instead. They never change files and variables of the code.",
+    "Commands may begin with / instead. The variables of the code stay as they are.",
     "Enter sends a message, Alt-Enter starts a new line in it. Ctrl-C stops the model or its code.",
 )
-_NAMES = ("help", "retry", "undo", "compact", "clear", "approve", "model", "save", "quit", "exit")
+_NAMES = (
+    "help",
+    "retry",
+    "undo",
+    "diff",
+    "compact",
+    "clear",
+    "approve",
+    "model",
+    "save",
+    "quit",
+    "exit",
+)
 _WITH_ARGUMENT = ("approve", "model", "save")
 _MODES: dict[ApprovalMode, str] = {
     "always": "you are asked before code runs",
@@ -33,6 +51,7 @@ _MODES: dict[ApprovalMode, str] = {
     "risky": "you are asked before code runs that looks risky",
     "never": "code runs without a question",
 }
+_MAX_LISTED = 10  # files
 _EXITS = (":quit", ":exit", "/quit", "/exit", "exit", "quit")
 
 
@@ -53,7 +72,8 @@ class ChatCommands:
     def __init__(self, setup: ChatSetup, conversation: Conversation) -> None:
         self._setup, self._conversation = setup, conversation
         self._transcript, self._note = setup.transcript, setup.output.note
-        self._before: list[tuple[list[Entry], Path | None]] = []  # that `:compact` and `:clear` end
+        # What `:compact` and `:clear` end: entries, their file, and what changed the work folder.
+        self._before: list[tuple[list[Entry], Path | None, list[RunChanges]]] = []
 
     async def run(self, text: str) -> bool:
         """Run the command `text`. Return True if the model is to continue now.
@@ -67,17 +87,16 @@ class ChatCommands:
             return False
         match name:
             case "retry":
-                return self._retry()
-            case "undo":
-                self._undo()
+                return await self._retry()
+            case "undo" | "diff" | "compact":
+                changing = {"undo": self._undo, "diff": self._diff, "compact": self._compact}
+                await changing[name]()
             case "clear":
                 self._start_anew([])
                 if self._conversation.approver.is_all_approved:
                     self._approve("")
             case "approve":
                 self._approve(argument)
-            case "compact":
-                await self._compact()
             case "model":
                 await self._change_model(argument)
             case "save":
@@ -99,7 +118,7 @@ class ChatCommands:
             isinstance(entries[-1], AnswerEntry) and entries[-1].is_complete
         )
 
-    def _retry(self) -> bool:
+    async def _retry(self) -> bool:
         """Remove the last answer, and what it answers if that is not a message. Return True if so.
 
         After an error, or an answer that is not complete, what was done before stays.
@@ -116,18 +135,20 @@ class ChatCommands:
         if not entries or entries == [UserEntry(SUMMARIZE)]:
             self._note("there is no message yet")
             return False
+        await self._restore_folder(len(entries))
         self._transcript.replace_all(entries)
         return True
 
-    def _undo(self) -> None:
+    async def _undo(self) -> None:
         """Remove the last message and what followed, or go back before `:compact` or `:clear`."""
         entries = self._transcript.entries
         number, message = _last_message(entries)
         if message not in ("", SUMMARIZE):
+            await self._restore_folder(number)
             self._transcript.replace_all(entries[:number])
             self._note(f"taken back: {message:.60}")
         elif self._before:
-            entries, self._transcript.path = self._before.pop()
+            entries, self._transcript.path, self._setup.history.runs = self._before.pop()
             self._transcript.replace_all(entries)
             where = f", saved in {self._transcript.path}" if self._transcript.path else ""
             self._note(f"continuing the earlier conversation{where}")
@@ -136,10 +157,37 @@ class ChatCommands:
         else:
             self._note("there is no message yet")
 
+    async def _restore_folder(self, number: int) -> None:
+        """Take back what the code of the entries from `number` on changed in the work folder.
+
+        Raise `WorkspaceError` if that fails.
+        """
+        history = self._setup.history
+        ran = {n for n, entry in enumerate(self._transcript.entries) if isinstance(entry, RunEntry)}
+        if any(n >= number for n in ran - {run.number for run in history.runs}):
+            self._note("files stay as code left them: the work folder before it is not known")
+        try:
+            undone = await run_in_thread(history.undo, number)
+        except (CheckpointError, OSError) as error:
+            raise WorkspaceError(f"The work folder was not restored: {error}") from error
+        if undone.restored:
+            self._note(f"as before: {_listed(undone.restored)}")
+        if undone.kept:
+            self._note(f"changed since by others, and left as is: {_listed(undone.kept)}")
+
+    async def _diff(self) -> None:
+        history = self._setup.history
+        number = _last_message(self._transcript.entries)[0]
+        lines = await run_in_thread(lambda: list(history.diff(max(0, number))))
+        if not lines:
+            self._note("the code has changed no files since your last message")
+        await self._setup.output.show_diff(lines, len(lines))
+
     def _start_anew(self, entries: list[Entry]) -> None:
         """Go on with `entries` in another file, so that the old conversation stays saved."""
         before = self._transcript.path
-        self._before.append((self._transcript.entries, before))
+        self._before.append((self._transcript.entries, before, self._setup.history.runs))
+        self._setup.history.runs = []
         if before is not None:
             self._transcript.path = None
             self._setup.save_by_default()
@@ -193,6 +241,11 @@ class ChatCommands:
         self._setup.save_in(path)
         stale = f"; {before} is not changed any more" if before not in (None, path) else ""
         self._note(f"saved in {path} from now on{stale}")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = [f"and {len(paths) - _MAX_LISTED} more"] if len(paths) > _MAX_LISTED else []
+    return ", ".join([*map(printable_line, paths[:_MAX_LISTED]), *more])
 
 
 def _last_message(entries: Sequence[Entry]) -> tuple[int, str]:

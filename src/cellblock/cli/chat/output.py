@@ -27,6 +27,7 @@ from .answer_text import AnswerText, highlight
 from .pictures.protocols import PictureProtocol, find_protocol
 from .transcripts.entries import CodePicture
 
+_MAX_SHOWN_DIFF = 20  # lines, of files of the person that a run changed
 _MAX_WIDTH = 100  # of prose: longer lines are hard to read
 
 
@@ -125,6 +126,16 @@ class ChatOutput:
             text = highlight(visible(block.code), block.language)
             fence = [Text(f"```{block.language}\n", "dim"), text, Text("\n```\n", "dim")]
             await self._print(fence)
+
+    async def show_diff(self, lines: Sequence[str], max_lines: int = _MAX_SHOWN_DIFF) -> None:
+        """Print the first lines of a diff, highlighted, at a terminal."""
+        if not (self.is_terminal and lines):
+            return
+        self.start_new_line()
+        text = highlight(visible("\n".join(lines[:max_lines])), "diff")
+        await self._print([text.append("\n")])
+        if len(lines) > max_lines:
+            self.note(f"{len(lines) - max_lines} more lines: :diff shows all")
 
     async def _print(self, texts: Iterable[Text]) -> None:
         def print_all() -> None:

@@ -31,6 +31,7 @@ from .approval.approver import Approver, AsksPerson
 from .code_turn import CodeTurn
 from .conversation import Conversation, Interruptible
 from .demo import make_demo_client
+from .folder_history import FolderHistory
 from .model.chat_model import ChatModel
 from .model.choice import find_price, make_client
 from .model.prices import describe_usage
@@ -60,6 +61,7 @@ class ChatSetup:
             advisor=make_advisor(settings),
             has_colours=has_colours(os.environ),
         )
+        self.history = FolderHistory(self.folder)
         self._locks = ChatLocks(os.environ)
         self.transcript = _open_transcript(settings, self._locks)
         if self.transcript.path is not None and not settings.demo:
@@ -160,7 +162,14 @@ class ChatSetup:
         own_files.remember()
         return Conversation(
             model=ChatModel(client, prompt, self.output),
-            code=CodeTurn(executor, self.folder, self.transcript, self.output, own_files),
+            code=CodeTurn(
+                executor,
+                self.folder,
+                self.transcript,
+                self.output,
+                own_files,
+                None if ask is None else self.history,
+            ),
             approver=Approver(mode, ask, own_files),
             transcript=self.transcript,
             output=self.output,

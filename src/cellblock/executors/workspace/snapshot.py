@@ -200,6 +200,36 @@ def restore_snapshot(snapshot: Snapshot, folder: Path, *, read_only: Collection[
         snapshot.entries = thawer.restore_entries(snapshot.entries, target)
 
 
+def flat_entries(entries: Mapping[str, Entry], prefix: str = "") -> dict[str, Entry]:
+    """Return what is in `entries` and below by its path. Folders are without their entries."""
+    found = dict[str, Entry]()
+    for name, entry in entries.items():
+        if isinstance(entry, FrozenFolder):
+            found[f"{prefix}{name}"] = entry._replace(entries={})
+            found |= flat_entries(entry.entries, f"{prefix}{name}/")
+        else:
+            found[f"{prefix}{name}"] = entry
+    return found
+
+
+def read_frozen(snapshot: Snapshot, file: FrozenFile, max_bytes: int) -> bytes:
+    """Return up to `max_bytes` of the data of a file of `snapshot`."""
+    with (
+        SafeFolder.at(snapshot.path) as blobs,
+        open_file(file.blob, blobs) as (opened, _),
+    ):
+        return os.pread(opened, min(file.size, max_bytes), file.offset or 0)
+
+
+def restore_entry(snapshot: Snapshot, entry: Entry, folder: SafeFolder, name: str) -> Entry:
+    """Create `entry` of `snapshot` as `name` in `folder`, where it is missing. Return what it is.
+
+    The `original` of a file is now the fingerprint of the new one.
+    """
+    with SafeFolder.at(snapshot.path) as blobs:
+        return _Thawer(blobs, CopyStats()).restore_entry(entry, folder, "", name, is_kept=False)
+
+
 def copy_folder(
     source: Path | Snapshot, target: Path, max_copied_bytes: int | None = None
 ) -> Snapshot | None:
@@ -251,13 +281,14 @@ class _Thawer:
                 with name_denied(name, target):
                     target.remove(name)
         return {
-            name: self._restore_entry(entry, target, prefix, name, name in kept)
+            name: self.restore_entry(entry, target, prefix, name, is_kept=name in kept)
             for name, entry in entries.items()
         }
 
-    def _restore_entry(
-        self, entry: Entry, target: SafeFolder, prefix: str, name: str, is_kept: bool
+    def restore_entry(
+        self, entry: Entry, target: SafeFolder, prefix: str, name: str, *, is_kept: bool
     ) -> Entry:
+        """Create `entry` as `name` in `target`, unless it `is_kept`. Return what it is now."""
         path = f"{prefix}{name}"
         if is_kept and (path in self._read_only or not isinstance(entry, FrozenFolder)):
             return entry

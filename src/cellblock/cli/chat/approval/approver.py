@@ -9,7 +9,7 @@ from typing import Protocol
 from ....agents.approval import ApprovalRequest, ApprovalResponse
 from ....agents.static_look import Finding, look_at
 from ....blocks import CodeBlock
-from ...own_files import OwnFiles, replacement_note
+from ...own_files import OwnFiles
 from ..languages import is_run
 from ..settings import ApprovalMode
 
@@ -85,11 +85,12 @@ def risks(blocks: Sequence[CodeBlock], own_files: OwnFiles | None = None) -> lis
 
     The loss of `own_files` comes first.
     """
-    replaced = {} if own_files is None else own_files.replaced_by(blocks)
-    losses = [
-        f"{_where(number + 1, len(blocks))}line 1: {replacement_note(path)}"
-        for number, path in replaced.items()
-    ]
+    losses: list[str] = []
+    if own_files is not None:
+        losses += [
+            f"{_where(number + 1, len(blocks))}line 1: {own_files.replacement_note(path)}"
+            for number, path in own_files.replaced_by(blocks).items()
+        ]
     others: list[str] = []
     for number, block in enumerate(blocks, start=1):
         for finding in look_at(block) if is_run(block) else ():
