@@ -158,6 +158,10 @@ def test_calls_are_tool_calls_or_a_function_call_in_the_old_style() -> None:
     assert message.content == "Look:"
     assert message.tool_calls is not None
     assert message.tool_calls[0].model_dump() == call("1", "f")
+    signed = answer([FunctionCall("1", "{}", "f", {"google": {"thought_signature": "s"}})])
+    [again] = to_messages([to_completion([signed], "m").choices[0].message.model_dump()])
+    assert isinstance(again.content[0], FunctionCall)
+    assert again.content[0].extra_content == {"google": {"thought_signature": "s"}}
     old = to_completion([called], "m", old_style=True).choices[0].message
     assert old.tool_calls is None
     assert old.function_call is not None

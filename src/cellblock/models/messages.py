@@ -5,10 +5,10 @@ The names and fields are those of `autogen_core.models` 0.7.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
 from .image import Image
 
@@ -17,14 +17,25 @@ from .image import Image
 class FunctionCall:
     """A request of the model to call a tool.
 
-    id          identifies the call; the result refers to it
-    arguments   the arguments, as JSON text that the model wrote
-    name        the name of the tool
+    id              identifies the call; the result refers to it
+    arguments       the arguments, as JSON text that the model wrote
+    name            the name of the tool
+    extra_content   what the service wants back with the call, by its name: signed thoughts
     """
 
     id: str
     arguments: str
     name: str
+    extra_content: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+
+    @model_serializer(mode="wrap")
+    def _to_dict(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_none(serialize(self))
+
+
+def without_none(values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` without those that are None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class SystemMessage(BaseModel):

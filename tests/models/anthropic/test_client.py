@@ -207,6 +207,59 @@ def test_results_of_tools_are_sent_without_thinking() -> None:
     assert request.body["thinking"] == THINKING
 
 
+THOUGHTS: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": "Which town?", "signature": "sig"},
+    {"type": "redacted_thinking", "data": "encrypted"},
+    {"type": "text", "text": "Let me look."},
+]
+CALL: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"town": "X"}}
+PIECES = [
+    *block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Which "},
+        {"type": "thinking_delta", "thinking": "town?"},
+        {"type": "signature_delta", "signature": "sig"},
+    ),
+    *block(1, THOUGHTS[1]),
+    *block(2, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Let me look."}),
+    *block(3, {**CALL, "input": {}}, {"type": "input_json_delta", "partial_json": '{"town": "X"}'}),
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_signed_thinking_goes_back_with_the_results_of_tools(streams: bool) -> None:
+    answer = message(*THOUGHTS, CALL, stop_reason="tool_use")
+    second = message({**CALL, "id": "c2"}, stop_reason="tool_use")  # it does not think again
+    if streams:
+        answer = streamed(*PIECES, stop_reason="tool_use")
+    history = list(HELLO)
+    async with HTTPService(answer, second, message()) as service:
+        model = client_of(service, thinking=THINKING)
+        for _ in range(3):
+            if streams and len(history) == len(HELLO):
+                *_, result = [item async for item in model.create_stream(history, tools=[WEATHER])]
+            else:
+                result = await model.create(history, tools=[WEATHER])
+            assert isinstance(result, CreateResult)
+            if isinstance(result.content, list):
+                assert "sig" not in repr(result)
+                said = AssistantMessage(
+                    content=result.content, thought=result.thought, source="bot"
+                )
+                kept = AssistantMessage.model_validate_json(said.model_dump_json())
+                call_id = result.content[0].id
+                weather = FunctionExecutionResult(content="sun", name="weather", call_id=call_id)
+                history += [kept, FunctionExecutionResultMessage(content=[weather])]
+        await model.create(history, tools=[WEATHER], extra_create_args={"thinking": None})
+        await model.close()
+    *_, last, plain = (request.body for request in service.requests)
+    assert last["thinking"] == THINKING
+    assert last["messages"][1]["content"] == [*THOUGHTS, CALL]
+    assert last["messages"][3]["content"] == [{**CALL, "id": "c2"}]
+    assert [part["type"] for part in plain["messages"][1]["content"]] == ["text", "tool_use"]
+
+
 def test_a_stream_yields_thinking_between_tags_and_text() -> None:
     thinking = block(
         0,

@@ -12,6 +12,7 @@ from cellblock.errors import ModelError
 from cellblock.models import (
     AssistantMessage,
     CreateResult,
+    FunctionCall,
     Image,
     LLMMessage,
     SystemMessage,
@@ -194,3 +195,38 @@ def test_other_refusals_are_not_repeated() -> None:
     with pytest.raises(ModelError, match="The name of the model is invalid") as caught:
         ask_twice(lambda _: True, refusal("The name of the model is invalid"))
     assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_signed_thoughts_go_back_with_their_calls_unless_they_are_refused(
+    refuses: bool,
+) -> None:
+    extra: dict[str, Any] = {"google": {"thought_signature": "sig"}}
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    whole = completion(None, tool_calls=[{**call, "extra_content": extra}])
+    pieces: list[Any] = [{"index": 0, **call, "extra_content": extra}]
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": pieces}, "finish_reason": "stop"}]}
+    unknown = refusal("Unknown parameter: 'messages[1].tool_calls[0].extra_content'.")
+    async with HTTPService(
+        whole,
+        stream_reply(chunk),
+        completion(),
+        refuse=lambda body: unknown if refuses and "extra_content" in str(body) else None,
+    ) as service:
+        model = client_of(service)
+        first = await model.create(MESSAGES)
+        *_, second = [item async for item in model.create_stream(MESSAGES)]
+        assert isinstance(second, CreateResult)
+        history: list[LLMMessage] = [
+            AssistantMessage(content=answer.content, source="bot") for answer in (first, second)
+        ]
+        history.append(
+            AssistantMessage(
+                content=[FunctionCall("c1", "{}", "f", {"anthropic": []})], source="claude"
+            )
+        )
+        await model.create([*MESSAGES, *history])
+        await model.close()
+    sent = [message.get("tool_calls") for message in service.requests[-1].body["messages"][-3:]]
+    signed = [call] if refuses else [{**call, "extra_content": extra}]
+    assert sent == [signed, signed, [call]]

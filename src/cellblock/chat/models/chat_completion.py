@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+
+from ...models.messages import without_none
 
 
 class CalledFunction(BaseModel):
@@ -16,11 +18,19 @@ class CalledFunction(BaseModel):
 
 
 class ChatCompletionToolCall(BaseModel):
-    """A request of the model to call a tool. The result refers to `id`."""
+    """A request of the model to call a tool. The result refers to `id`.
+
+    `extra_content` goes back to the service with the call; see `FunctionCall`.
+    """
 
     id: str
     function: CalledFunction
     type: Literal["function"] = "function"
+    extra_content: dict[str, Any] | None = Field(default=None, repr=False)
+
+    @model_serializer(mode="wrap")
+    def _to_dict(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_none(serialize(self))
 
 
 class ChatCompletionMessage(BaseModel):

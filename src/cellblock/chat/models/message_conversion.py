@@ -108,6 +108,7 @@ def _to_call(call: Mapping[str, Any]) -> FunctionCall:
         id=str(call.get("id") or ""),
         arguments=str(function.get("arguments") or ""),
         name=str(function.get("name") or ""),
+        extra_content=call.get("extra_content"),
     )
 
 
@@ -204,7 +205,9 @@ def _to_message(result: CreateResult, old_style: bool) -> ChatCompletionMessage:
         return ChatCompletionMessage(content=result.content)
     calls = [
         ChatCompletionToolCall(
-            id=call.id, function=CalledFunction(name=call.name, arguments=call.arguments)
+            id=call.id,
+            function=CalledFunction(name=call.name, arguments=call.arguments),
+            extra_content=call.extra_content,
         )
         for call in result.content
     ]

@@ -21,11 +21,16 @@ class ClaudeUsage(BaseModel):
 
 
 class ClaudeBlock(BaseModel):
-    """A part of the answer: text, thinking, or a tool call (`tool_use`)."""
+    """A part of the answer: text, thinking, or a tool call (`tool_use`).
+
+    Thinking has a signature; in a `redacted_thinking` part it is `data`, encrypted.
+    """
 
     type: str
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
     id: str | None = None
     name: str | None = None
     input: dict[str, Any] | None = None
@@ -44,6 +49,7 @@ class ClaudeDelta(BaseModel):
 
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
 

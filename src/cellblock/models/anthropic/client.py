@@ -17,6 +17,7 @@ from ..service_client import ServiceClient, reveal, split_secrets
 from .answers import ClaudeMessage
 from .convert import (
     json_text,
+    lacks_thinking,
     to_json_fields,
     to_messages,
     to_result,
@@ -92,8 +93,8 @@ class AnthropicChatCompletionClient(ServiceClient):
     `AnthropicArguments` lists the parameters. Without `api_key` the environment variable
     `ANTHROPIC_API_KEY` counts; a saved configuration never has the key. JSON of a class comes from
     a tool that the model must call; with tools or `thinking`, and for any JSON, the model is
-    instructed. The service does not accept the results of tools with `thinking`, because messages
-    do not keep its signatures: such a request is sent without.
+    instructed. With `thinking`, what Claude thought before it called tools goes back with their
+    results, signed; if the calls come from elsewhere, such a request is sent without `thinking`.
     """
 
     def __init__(self, **arguments: Unpack[AnthropicArguments]) -> None:
@@ -113,17 +114,20 @@ class _ClaudeService(Service):
         names = AnthropicCreateArguments.__optional_keys__
         body: RequestBody = {"max_tokens": _MAX_TOKENS}
         body |= {name: item for name, item in self.arguments.items() if name in names}
-        body |= {"model": self.model, "messages": to_messages(request.messages)}
         if request.tools:
             body |= {"tools": to_tools(request.tools), "tool_choice": to_tool_choice(request)}
         extra = request.extra_create_args or {}
         is_thinking = _is_enabled(extra.get("thinking", body.get("thinking")))
+        messages = to_messages(request.messages, with_thinking=is_thinking)
+        if is_refused := is_thinking and lacks_thinking(messages):
+            messages = to_messages(request.messages)
+        body |= {"model": self.model, "messages": messages}
         body |= to_json_fields(request, can_force_tool=not is_thinking)
         instruction = json_text(request, can_force_tool=not is_thinking)
         if system := "\n\n".join(filter(None, (to_system(request.messages), instruction))):
             body["system"] = system
         body |= extra
-        if is_thinking and _ends_with_tool_result(body["messages"]):
+        if is_refused:
             del body["thinking"]
         return body
 
@@ -149,9 +153,3 @@ def _connect(secret: SecretStr | None, arguments: Mapping[str, Any]) -> anthropi
 
 def _is_enabled(thinking: Any) -> bool:
     return bool(thinking) and thinking.get("type") != "disabled"
-
-
-def _ends_with_tool_result(messages: list[dict[str, Any]]) -> bool:
-    return bool(messages) and any(
-        block.get("type") == "tool_result" for block in messages[-1]["content"]
-    )

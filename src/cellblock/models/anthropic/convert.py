@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..messages import (
@@ -30,6 +30,8 @@ _FINISH_REASONS: dict[str | None, FinishReasons] = {
     "tool_use": "function_calls",
     "refusal": "content_filter",
 }
+_SERVICE = "anthropic"  # in FunctionCall.extra_content
+_THINKING = ("thinking", "redacted_thinking")
 # The service refuses text that is empty.
 _EMPTY = "(empty)"
 
@@ -39,14 +41,19 @@ def to_system(messages: Sequence[LLMMessage]) -> str:
     return "\n".join(m.content for m in messages if isinstance(m, SystemMessage))
 
 
-def to_messages(messages: Sequence[LLMMessage]) -> list[dict[str, Any]]:
-    """Return the other messages in the service's form; those in a row of one role become one."""
+def to_messages(
+    messages: Sequence[LLMMessage], *, with_thinking: bool = False
+) -> list[dict[str, Any]]:
+    """Return the other messages in the service's form; those in a row of one role become one.
+
+    `with_thinking` sends the signed thinking before calls of tools as the service sent it.
+    """
     converted: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, SystemMessage):
             continue
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _blocks(message)
+        blocks = _blocks(message, with_thinking)
         if converted and converted[-1]["role"] == role:
             converted[-1]["content"] += blocks
         else:
@@ -55,7 +62,7 @@ def to_messages(messages: Sequence[LLMMessage]) -> list[dict[str, Any]]:
 
 
 def _blocks(
-    message: UserMessage | AssistantMessage | FunctionExecutionResultMessage,
+    message: UserMessage | AssistantMessage | FunctionExecutionResultMessage, with_thinking: bool
 ) -> list[dict[str, Any]]:
     if isinstance(message, FunctionExecutionResultMessage):
         return [
@@ -73,11 +80,13 @@ def _blocks(
         return [_text(message.content.rstrip() if is_answer else message.content)]
     blocks: list[dict[str, Any]] = []
     if isinstance(message, AssistantMessage) and message.thought:
-        blocks.append(_text(message.thought))
+        signed = with_thinking and any(map(_blocks_before, message.content))
+        blocks += [] if signed else [_text(message.thought)]
     for part in message.content:
         if isinstance(part, str):
             blocks.append(_text(part))
         elif isinstance(part, FunctionCall):
+            blocks += _blocks_before(part) if with_thinking else []
             blocks.append(
                 {
                     "type": "tool_use",
@@ -90,6 +99,26 @@ def _blocks(
             source = {"type": "base64", "media_type": part.mime_type, "data": part.to_base64()}
             blocks.append({"type": "image", "source": source})
     return blocks
+
+
+def _blocks_before(part: object) -> list[dict[str, Any]]:
+    """Return the thinking and text that the service sent before a call, if it is to go back."""
+    is_call = isinstance(part, FunctionCall)
+    return ((part.extra_content if is_call else None) or {}).get(_SERVICE, [])
+
+
+def lacks_thinking(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if the service would refuse to think about the results of tools at the end.
+
+    What the model said since the user spoke must begin with its thinking.
+    """
+    first: Mapping[str, Any] | None = None
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            first = message["content"][0]
+        elif all(block["type"] != "tool_result" for block in message["content"]):
+            break
+    return first is not None and first["type"] not in _THINKING
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -161,7 +190,7 @@ def to_result(answer: ClaudeMessage, request: ModelRequest) -> CreateResult:
     """Return `answer` as a `CreateResult`. The thought is the thinking, and text with calls."""
     thought = "\n".join(b.thinking for b in answer.content if b.type == "thinking" and b.thinking)
     text = "".join(block.text or "" for block in answer.content if block.type == "text")
-    calls = [_to_call(block) for block in answer.content if block.type == "tool_use"]
+    calls = _to_calls(answer.content)
     finish_reason = _FINISH_REASONS.get(answer.stop_reason, "unknown")
     if calls and request.output_type and not request.tools:
         # The tool of `to_json_fields`: its arguments are the answer.
@@ -183,7 +212,31 @@ def to_result(answer: ClaudeMessage, request: ModelRequest) -> CreateResult:
     )
 
 
-def _to_call(block: ClaudeBlock) -> FunctionCall:
-    if not block.id or not block.name:
-        raise ValueError("a tool call has no ID or no name")
-    return FunctionCall(id=block.id, name=block.name, arguments=json.dumps(block.input or {}))
+def _to_calls(blocks: Sequence[ClaudeBlock]) -> list[FunctionCall]:
+    """Return the calls of tools; if the model has thought, with what it said before each."""
+    has_thought = any(block.type in _THINKING for block in blocks)
+    calls, before = list[FunctionCall](), list[dict[str, Any]]()
+    for block in blocks:
+        if block.type != "tool_use":
+            before += _to_blocks(block) if has_thought else []
+            continue
+        if not block.id or not block.name:
+            raise ValueError("a tool call has no ID or no name")
+        call = FunctionCall(block.id, json.dumps(block.input or {}), block.name)
+        call.extra_content = {_SERVICE: before} if before else None
+        calls.append(call)
+        before = []
+    return calls
+
+
+def _to_blocks(block: ClaudeBlock) -> list[dict[str, Any]]:
+    match block.type:
+        case "thinking":
+            thinking, signature = block.thinking or "", block.signature or ""
+            return [{"type": "thinking", "thinking": thinking, "signature": signature}]
+        case "redacted_thinking":
+            return [{"type": "redacted_thinking", "data": block.data or ""}]
+        case "text" if block.text and block.text.strip():
+            return [_text(block.text)]
+        case _:
+            return []

@@ -51,6 +51,7 @@ class ClaudeStream:
             raise ValueError(f"the stream adds to block {index}, which was not started")
         block.text = (block.text or "") + (delta.text or "")
         block.thinking = (block.thinking or "") + (delta.thinking or "")
+        block.signature = (block.signature or "") + (delta.signature or "")
         self._arguments[index] = self._arguments.get(index, "") + (delta.partial_json or "")
         return self._show(delta.thinking, delta.text)
 

@@ -5,6 +5,8 @@ Only the fields that are read; servers add others, and leave out most of them.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, Field
 
 from ..messages import ChatCompletionTokenLogprob
@@ -18,11 +20,15 @@ class FunctionPart(BaseModel):
 
 
 class ToolCallPart(BaseModel):
-    """A tool call; in a stream a piece of the one that `index` names."""
+    """A tool call; in a stream a piece of the one that `index` names.
+
+    `extra_content` has Gemini's signed thoughts, which it wants back.
+    """
 
     index: int | None = None
     id: str | None = None
     function: FunctionPart = FunctionPart()
+    extra_content: dict[str, Any] | None = None
 
 
 class MessagePart(BaseModel):

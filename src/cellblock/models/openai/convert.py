@@ -114,10 +114,17 @@ def _assistant_message(message: AssistantMessage) -> dict[str, Any]:
             "id": call.id,
             "type": "function",
             "function": {"name": call.name, "arguments": call.arguments},
+            **_extra_content(call),
         }
         for call in message.content
     ]
     return {"role": "assistant", "content": message.thought, "tool_calls": calls}
+
+
+def _extra_content(call: FunctionCall) -> dict[str, Any]:
+    """Return the field with signed thoughts, but those of Claude, which has its own protocol."""
+    extra = {key: value for key, value in (call.extra_content or {}).items() if key != "anthropic"}
+    return {"extra_content": extra} if extra else {}
 
 
 def to_tools(tools: Sequence[ToolLike]) -> list[dict[str, Any]]:
@@ -223,7 +230,7 @@ def _to_call(part: ToolCallPart) -> FunctionCall:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", part.function.name)[:64]
     # Results refer to the call; some servers send no ID.
     call_id = part.id or f"call_{uuid.uuid4().hex}"
-    return FunctionCall(id=call_id, name=name, arguments=part.function.arguments or "")
+    return FunctionCall(call_id, part.function.arguments or "", name, part.extra_content)
 
 
 def create_arguments(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..service_errors import is_too_long_text
 
-Feature = Literal["stream_options", "name", "system role", "same role in a row"]
+Feature = Literal["stream_options", "extra_content", "name", "system role", "same role in a row"]
 Body = Mapping[str, Any]
 Message = Mapping[str, Any]
 USAGE_OPTION: Mapping[str, Any] = {"include_usage": True}
@@ -22,6 +22,7 @@ _STREAM = re.compile(r"\bstream(ing)?\b", re.IGNORECASE)
 # How errors mention a feature, in the order in which they are looked for.
 _MENTIONS: tuple[tuple[Feature, re.Pattern[str]], ...] = (
     ("stream_options", re.compile("stream_options")),
+    ("extra_content", re.compile("extra_content")),
     (
         "same role in a row",
         re.compile(
@@ -64,6 +65,8 @@ def _features(body: Body) -> set[Feature]:
     features = set[Feature]()
     if body.get("stream_options") == USAGE_OPTION:
         features.add("stream_options")
+    if any("extra_content" in call for message in messages for call in _calls(message)):
+        features.add("extra_content")
     if any("name" in message for message in messages):
         features.add("name")
     if "system" in roles:
@@ -82,12 +85,23 @@ def without(body: Body, refused: Collection[Feature]) -> Body:
     messages: Sequence[Message] = body["messages"]
     if "name" in refused:
         messages = [{key: message[key] for key in message if key != "name"} for message in messages]
+    if "extra_content" in refused:
+        messages = [_without_extra_content(message) for message in messages]
     if "system role" in refused:
         messages = _fold_system(messages)
     if "same role in a row" in refused:
         messages = _merge(messages)
     options = {"stream_options"} if "stream_options" in refused else set[str]()
     return {**{key: body[key] for key in body if key not in options}, "messages": messages}
+
+
+def _calls(message: Message) -> Sequence[Message]:
+    return message.get("tool_calls", ())
+
+
+def _without_extra_content(message: Message) -> Message:
+    calls = [{key: call[key] for key in call if key != "extra_content"} for call in _calls(message)]
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def _fold_system(messages: Sequence[Message]) -> list[Message]:

@@ -74,6 +74,7 @@ class CompletionStream:
             return
         call = known or self._calls[-1]
         call.id = call.id or part.id
+        call.extra_content = call.extra_content or part.extra_content
         call.function = FunctionPart(
             name=(call.function.name or "") + (part.function.name or ""),
             arguments=(call.function.arguments or "") + (part.function.arguments or ""),
