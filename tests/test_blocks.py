@@ -207,6 +207,50 @@ def test_fences_as_models_write_them_are_found() -> None:
     assert {message: extract_pairs(message) for message in messages} == messages
 
 
+def test_fences_that_do_not_close_as_commonmark_wants_are_read_as_they_are_meant() -> None:
+    first, second = ("python", "print(1)"), ("python", "print(2)")
+    messages: dict[str, list[tuple[str, str]]] = {
+        "```python\nprint(1)\n```python\nprint(2)\n```": [first, second],
+        "```python\nprint(1)\n``````python\nprint(2)\n```": [first, second],
+        "```python\nprint(1)\n``` ```python\nprint(2)\n``````\n": [first, second],
+        "```python\nprint(1)\n```mermaid\ngraph\n```\n": [first, ("mermaid", "graph")],
+        "```python\nprint(1)\n``\n\nThen:\n\n```python\nprint(2)\n``": [first, second],
+        "~~~python\nprint(1)\n~~~<end_code>\nThen:\n~~~py\nx": [first, ("py", "x")],
+        "> ```python\n> print(1)\n> ```<end_code>\n": [first],
+        "```python\nprint(1)\n```.\n<think>\n```python\nprint(2)\n```\n</think>": [first],
+        "```python\n!ls\nawait f()\n```<end_code>": [("python", "!ls\nawait f()")],
+        "```python\nprint(1\n```\n\n```python\nprint(2)\n```": [("python", "print(1"), second],
+        "```python\ns = '''a\n```\n\n```python\nprint(2)\n```": [("python", "s = '''a"), second],
+        "```python\nx  # in ```\ny\n```!": [("python", "x  # in ```\ny")],
+    }
+    ends = "<end_code> <|im_end|> <|eot_id|> </s> . ) Done".split()
+    for end in (*ends, " Now it runs.", " Now:\n", "Now it runs: see.", "`", "``"):
+        for tag, code in (first, ("sh", "ls")):
+            messages[f"```{tag}\n{code}\n```{end}"] = [(tag, code)]
+            both = f"```{tag}\n{code}\n```{end}\nThen:\n```python\nprint(2)"
+            messages[both] = messages[f"{both}\n```\n"] = [(tag, code), second]
+    found = {message: extract_pairs(message) for message in messages}
+    assert found == messages
+
+
+def test_fences_in_strings_here_documents_and_markdown_do_not_end_the_block() -> None:
+    codes = [
+        ("python", "s = '''\n```json\n{}\n```\n'''\nprint(s)"),
+        ("python", "s = '''\n```\n{}\n```\n'''\nprint(s)"),
+        ("python", 's = f"""\n```json\n{x}\n```<end>\n"""\nawait f(s)'),
+        ("python", "s = '''In ```\nx\n```\n'''\n!ls"),
+        ("python", 's = """\n<!-- a -->\n```html\n<p>\n   \n```\n"""'),
+        ("bash", "cat > R.md <<'EOF'\n# T\n```python\nx\n```\nEOF\necho done"),
+        ("markdown", "# filename: R.md\n\n```python\nx\n```\n\n```sh\nls\n```\nmore"),
+    ]
+    for language, code in codes:
+        for end in ("```", "```<end_code>", "```\n\nThen:\n\n```python\nprint(2)\n```"):
+            blocks = extract_pairs(f"Run:\n```{language}\n{code}\n{end}")
+            assert blocks[0] == (language, code)
+            assert blocks[1:] == ([("python", "print(2)")] if "Then" in end else [])
+    assert extract_pairs("Run: ```python\n" + codes[0][1] + "\n```") == [codes[0]]
+
+
 def test_code_of_a_thought_is_not_a_block() -> None:
     messages = [
         "<think>\nhm\n</think>```python\nprint(1)\n```",
@@ -225,7 +269,15 @@ def test_code_of_a_thought_is_not_a_block() -> None:
 
 
 def test_long_text_is_parsed_in_linear_time_and_deep_nesting_hides_nothing() -> None:
-    for piece in ("x ```a\n", "``` ", "<think>", "```\n", " " * 100 + "```x"):
+    for piece in (
+        "x ```a\n",
+        "``` ",
+        "<think>",
+        "```\n",
+        " " * 100 + "```x",
+        "```py\n(\n",
+        "```py\n'''\n",
+    ):
         extract_code_blocks(piece * (100_000 // len(piece)))
     assert extract_pairs("- " * 20 + "x\n\n```python\nprint(1)\n```\n") == [("python", "print(1)")]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import threading
-import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .fences import Fence, autogen_fences, commonmark_fences, without_thoughts
+from .fences import Fence, commonmark_fences, language_tag, model_fences, without_thoughts
 from .languages import Action, Language, action_for
+from .source_text import python_error
 
 
 @dataclass
@@ -43,9 +41,10 @@ def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[
 
     CommonMark defines a fence: backticks or tildes, also in lists and quotes. A fence that is not
     closed ends with the message. Indented code is not a block, nor is a fence in an HTML comment.
-    Where CommonMark finds no code, or seems to misread a fence such as one after other text,
-    AutoGen's pattern decides. Fences without code and those between `<think>` and `</think>` are
-    left out.
+    Where CommonMark finds no code, or seems to misread a fence such as one after other text or one
+    that ends with "```<end_code>", fences are read as models mean them: more of the code compiles,
+    and nothing ends within a string. Fences without code and those between `<think>` and `</think>`
+    are left out.
 
     `code` is the text between the lines of the fence, without the last line end. As CommonMark
     requires, line ends become LF and NUL becomes U+FFFD. `language` is the tag as written. The
@@ -62,7 +61,7 @@ def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[
     fences = commonmark_fences(text)
     with_code = _with_code(fences)
     if not with_code or any(fence.seems_misread for fence in fences):
-        with_code = max(_with_code(autogen_fences(text)), with_code, key=_amount_of_code)
+        with_code = max(with_code, _with_code(model_fences(text)), key=_quality)
     return [CodeBlock(fence.code, _language(fence, infer_languages)) for fence in with_code]
 
 
@@ -70,31 +69,16 @@ def _with_code(fences: Sequence[Fence]) -> list[Fence]:
     return [fence for fence in fences if fence.code.strip()]
 
 
-def _amount_of_code(fences: Sequence[Fence]) -> tuple[int, int]:
-    return sum(bool(_language(fence, infer=True)) for fence in fences), len(fences)
+def _quality(fences: Sequence[Fence]) -> tuple[int, int, int]:
+    whole = [len(fence.code) for fence in fences if fence.is_whole]
+    return len(whole), sum(whole), len(fences)
 
 
 def _language(fence: Fence, infer: bool) -> str:
-    language = _language_tag(fence.info)
+    language = language_tag(fence.info)
     if not language and infer and (language := infer_language(fence.code)) == "unknown":
         language = ""
     return language
-
-
-def _language_tag(info: str) -> str:
-    """Return the language in the info string of a fence; "" if there is none.
-
-    `python title="x"`, `python {.class}`, `python{.class}`, `python:file.py`, `python,option`,
-    `{python option}`, `{.python .class}` and `{#id .python}` name Python. `title="x"` names none.
-    """
-    info = info.strip()
-    in_braces = info.startswith("{")
-    for word in re.split(r"[\s{},]+", info.lstrip("{ \t")):
-        if in_braces and word.startswith("#"):
-            continue
-        tag = word.split(":")[0]
-        return "" if "=" in tag else tag.removeprefix(".") if in_braces else tag
-    return ""
 
 
 class MarkdownCodeExtractor:
@@ -126,29 +110,7 @@ def infer_language(code: str) -> str:
     """Return "sh" for a python or pip command, "python" if `code` compiles, else "unknown"."""
     if _SHELL_COMMAND.match(code):
         return "sh"
-    return "python" if _compiles(code) else "unknown"
-
-
-# The warning filters belong to the whole process: one thread at a time may replace them.
-_warning_filters_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def ignored_warnings() -> Generator[None]:
-    """Ignore warnings about a block that is parsed, such as for an invalid escape."""
-    with _warning_filters_lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _compiles(code: str) -> bool:
-    with ignored_warnings():
-        try:
-            # dont_inherit: the __future__ import of this file must not apply to the block.
-            compile(code, "<block>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):
-            return False
-    return True
+    return "unknown" if python_error(code, top_level_await=False) else "python"
 
 
 _COMMENTS = (("#", ""), ("//", ""), ("/*", "*/"), ("<!--", "-->"))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
+import threading
+import warnings
+from collections.abc import Generator
 from dataclasses import replace
 
 from .languages import Language, find_language
@@ -80,3 +85,27 @@ def silence_pip(code: str, tag: str) -> str:
     known = find_language(tag)
     pattern = _PIP.get(known.name) if known else None
     return pattern.sub(r"\g<0> -qqq", code) if pattern else code
+
+
+# The warning filters belong to the whole process: one thread at a time may replace them.
+_warning_filters_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def ignored_warnings() -> Generator[None]:
+    """Ignore warnings about a block that is parsed, such as for an invalid escape."""
+    with _warning_filters_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def python_error(code: str, *, top_level_await: bool = True) -> str | None:
+    """Return why `code` does not compile as Python; None if it does."""
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if top_level_await else 0
+    with ignored_warnings():
+        try:
+            # dont_inherit: the __future__ import of this file must not apply to the block.
+            compile(code, "<block>", "exec", flags, dont_inherit=True)
+        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            return error.msg if isinstance(error, SyntaxError) else type(error).__name__
+    return None

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..blocks import CodeBlock, ignored_warnings
+from ..blocks import CodeBlock
+from ..source_text import ignored_warnings
 from .runnable_blocks import language_family
 
 Activity = Literal[

@@ -55,6 +55,7 @@ def test_only_tables_and_code_are_longer_than_the_terminal_is_wide() -> None:
         "- a\n\n    one two three four five\n": "- a\n\n    one two three\n    four five\n",
         "# one two three four five\n": "# one two three four\nfive\n",
         "a\n\n    one_two() three four five\n": "a\n\n    one_two() three four five\n",
+        "```\na\n```<end>\none two three four five": "```\na\n```<end>\none two three four\nfive\n",
         # A line that does not fit goes on with the next one.
         "one two three four five\nsix\n\nnew\n- a\n": "one two three four\nfive six\n\nnew\n- a\n",
         # Wide characters count twice.

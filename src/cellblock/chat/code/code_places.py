@@ -14,7 +14,6 @@ import weakref
 from dataclasses import dataclass
 
 from ...aio.background_loop import background_loop
-from ...blocks import ignored_warnings
 from ...errors import ImageUnavailable, SandboxUnavailable
 from ...events import PullProgress
 from ...executors.base import CodeExecutor
@@ -22,6 +21,7 @@ from ...executors.command_line.docker import DockerCommandLineCodeExecutor
 from ...executors.command_line.local import LocalCommandLineCodeExecutor
 from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 from ...policy import Policy
+from ...source_text import ignored_warnings
 from ..io import IOStream
 from .code_task import CodeSettings, CodeTask, FinishedCode
 from .docker_use import engine_responds

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from ... import sync
-from ...blocks import CodeBlockLike, ignored_warnings
+from ...blocks import CodeBlockLike
 from ...cancellation import Token
 from ...executors.command_line.docker import IMAGE
 from ...results import CommandLineCodeResult
+from ...source_text import ignored_warnings
 from .execution_policies import DEFAULT_EXECUTION_POLICY, to_actions
 from .unknown_language import with_message
 

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 from ... import sync
-from ...blocks import CodeBlockLike, ignored_warnings
+from ...blocks import CodeBlockLike
 from ...cancellation import Token
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function
 from ...results import CommandLineCodeResult
+from ...source_text import ignored_warnings
 from .dangerous_commands import refusal_of
 from .execution_policies import DEFAULT_EXECUTION_POLICY, to_actions
 from .unknown_language import with_message

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.syntax import Syntax
 from rich.text import Text
 
+from ...fences import has_tag
 from ...visible_text import visible
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})([^`\n]*)$")
@@ -122,7 +123,7 @@ class AnswerText:
         if self._is_line_start and (fence or not line.strip() or self._is_whole(line)):
             yield from self._close_line()
         if self._fence:
-            if fence and fence[1].startswith(self._fence) and not fence[2].strip():
+            if fence and fence[1].startswith(self._fence) and not has_tag(fence[2]):
                 self._fence = ""
                 yield Text(f"{line}\n", "dim")
             else:
