@@ -21,9 +21,11 @@ from typing import Any
 import pytest
 
 from tests.containers import docker_engine
+from tests.server.serving import serving
 
 ROOT = Path(__file__).parents[2]
 yaml: Any = importlib.import_module("yaml")  # which has no types
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 # A client in the container: prints the answer of a run in a new session.
 RUN = """
@@ -135,6 +137,26 @@ def check_server(name: str) -> None:
     assert docker("inspect", "--format={{.Config.StopTimeout}}", name) == "45"
 
 
+def test_the_health_check_finds_the_port_and_protocol_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (check,) = re.findall("^HEALTHCHECK .*? CMD (.*)", DOCKERFILE, re.MULTILINE)
+    command = [sys.executable, *json.loads(check)[1:]]
+    with serving(tmp_path, "--self-signed"):
+        assert subprocess.run(command, check=False).returncode == 0
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+def test_the_build_lets_pip_trust_a_certificate_of_the_folder() -> None:
+    (setting,) = re.findall("^RUN (PIP_CERT=.*?) python3 -m pip install", DOCKERFILE, re.MULTILINE)
+    assert "!*.pem" in (ROOT / ".dockerignore").read_text().splitlines()
+    for given, expected in {"": "\n", "ca.pem": "/src/ca.pem\n"}.items():
+        script = f"CERTIFICATE={given}; {setting} sh -c 'echo $PIP_CERT'"
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        assert done.stdout == expected
+
+
 @pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.network
@@ -198,9 +220,8 @@ def test_manifest_names_what_the_image_and_server_have() -> None:
     (container,) = pod["containers"]
     mounted = {each["name"] for each in container["volumeMounts"]}
     assert mounted == {each["name"] for each in pod["volumes"]}
-    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
-    assert f"USER {pod['securityContext']['runAsUser']}:" in dockerfile
-    assert "VOLUME /var/lib/cellblock\n" in dockerfile
+    assert f"USER {pod['securityContext']['runAsUser']}:" in DOCKERFILE
+    assert "VOLUME /var/lib/cellblock\n" in DOCKERFILE
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")

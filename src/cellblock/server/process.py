@@ -97,7 +97,7 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     asyncio.get_running_loop().set_exception_handler(accept_errors())
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(
+        folder = stack.enter_context(
             own_temporary_folder(
                 lambda path: print_note(f"removing files of a killed server: {path}")
             )
@@ -121,7 +121,13 @@ async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: 
         if settings.certificate is None and not is_loopback(settings.host):
             print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
         server = DrainingServer(_config(app, settings), services, settings.drain_seconds)
-        server.on_ready = lambda: print_note(f"serving on {_url(settings, listener)}")
+        url = _url(settings, listener)
+
+        def on_ready() -> None:
+            (folder / "url").write_text(url)  # for health checks
+            print_note(f"serving on {url}")
+
+        server.on_ready = on_ready
         await server.serve([listener])
 
 

@@ -21,8 +21,8 @@ _PREFIX = "cellblock-server-"
 
 
 @contextlib.contextmanager
-def own_temporary_folder(on_removal: Callable[[Path], None]) -> Generator[None]:
-    """Let all temporary files of this process be in one folder, which is removed at the end.
+def own_temporary_folder(on_removal: Callable[[Path], None]) -> Generator[Path]:
+    """Yield a folder for all temporary files of this process, which is removed at the end.
 
     First remove those of servers that were killed, after a call of `on_removal` for each. Raise
     `WorkspaceError` if the disk is full.
@@ -37,7 +37,7 @@ def own_temporary_folder(on_removal: Callable[[Path], None]) -> Generator[None]:
         stack.callback(CleanupWatchdog(path).remove)
         stack.callback(setattr, tempfile, "tempdir", usual)
         tempfile.tempdir = str(path)
-        yield
+        yield path
 
 
 def _remove_abandoned(parent: Path, on_removal: Callable[[Path], None]) -> None:
