@@ -19,7 +19,7 @@ from cellblock.server.state.batch import Batch, write
 from cellblock.server.state.database import open_database
 from cellblock.server.state.journal import MAX_WAITING, StateJournal
 from cellblock.server.state.records import AuditRecord, OtherSession, ServerIdentity
-from cellblock.server.state.registry import NewSessionRow, read_others, reserve
+from cellblock.server.state.registry import NameClaim, NewSessionRow, read_others, reserve
 from cellblock.server.state.usage import read_usage, today
 
 pytestmark = pytest.mark.anyio
@@ -185,3 +185,23 @@ async def _wait_for_use(engine: Engine) -> list[OtherSession]:
     while not (found := read_others(engine, "another", OWNER)) or found[0].expires_at != 4e9:
         await asyncio.sleep(0.01)
     return found
+
+
+@pytest.mark.postgres
+def test_a_name_is_held_again_after_its_connection_was_lost(postgres_url: str) -> None:
+    engine = open_database(postgres_url)
+    first, second = NameClaim("one"), NameClaim("one")
+    try:
+        first.hold(engine)
+        with pytest.raises(BackendError, match="Another server with the name 'one'"):
+            second.hold(engine)
+        _execute(engine, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype='advisory'")
+        first.hold(engine)
+        with pytest.raises(BackendError):
+            second.hold(engine)
+        first.release()
+        second.hold(engine)
+    finally:
+        first.release()
+        second.release()
+        engine.dispose()

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from cellblock.server.owners import Quotas
+from tests.command_server import run_command
 from tests.server.console.visiting import visiting
 from tests.server.rest.requesting import FOREVER, run, start, wait_for
 from tests.server.serving import Server, run_old, serving
@@ -203,6 +204,17 @@ def test_a_session_of_another_server_is_listed_and_refused(pair: Pair) -> None:
         assert two.get("/sessions/none").json()["error"]["code"] == "SessionNotFound"
         assert one.delete("/sessions/mine").status_code == 204
         wait_for(lambda: two.post("/sessions", json={"id": "mine"}).status_code == 201)
+
+
+def test_a_second_server_with_the_same_name_is_refused(pair: Pair, database: str) -> None:
+    key = pair[0].add_key("unique")
+    with _clients(pair, key) as (one, two):
+        assert one.post("/sessions", json={"id": "kept"}).status_code == 201
+        done = run_command("serve", "--port", "0", "--name", "one", "--database", database)
+        assert done.returncode == 3, done
+        assert "Another server with the name 'one' uses this database." in done.stderr
+        assert one.get("/sessions/kept").status_code == 200
+        assert two.get("/sessions/kept").json()["error"]["code"] == "SessionElsewhere"
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from .audit import clean_up
 from .batch import Batch, leave, write
 from .records import AuditRecord, OtherSession, ServerIdentity, storable
 from .registry import (
+    NameClaim,
     NewSessionRow,
     SessionEnd,
     SessionUse,
@@ -64,11 +65,17 @@ class StateJournal:
         self._changed = asyncio.Event()
         # A thread of its own: those of the loop may all be at work.
         self._thread = ThreadPoolExecutor(1, "cellblock-journal")
+        self._claim = NameClaim(self._server.name)
 
     async def __aenter__(self) -> Self:
-        """Add the server to the database. Raise `BackendError`."""
-        await self._write()
-        await self._clean_up()  # the sessions of an earlier process of this server
+        """Add the server to the database. Raise `BackendError`, also if its name is in use."""
+        try:
+            await self._call(self._claim.hold)
+            await self._write()
+            await self._clean_up()  # the sessions of an earlier process of this server
+        except BaseException:
+            self._claim.release()
+            raise
         self._task = asyncio.ensure_future(self._work())
         return self
 
@@ -80,6 +87,7 @@ class StateJournal:
                 await self._task
         except TimeoutError:
             _log.error("%d audit records are lost: the database fails", self._waiting_records)
+        self._claim.release()
         self._thread.shutdown(wait=False)
 
     # what the server tells
@@ -221,6 +229,7 @@ class StateJournal:
             self._waiting.uses, self._uses, self._uses_taken_at = self._uses, {}, now
 
     async def _clean_up(self) -> None:
+        await self._call(self._claim.hold)
         await self._call(clean_up, self._server, time.time() - self._audit_seconds)
 
     async def _call(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from ...errors import BackendError
 from ..owners import Owner
 from ..refusals import SessionElsewhere
 from .database import database_error
@@ -41,6 +45,74 @@ class SessionEnd:
 
     ended_at: float
     ending: str
+
+
+class NameClaim:
+    """The name of a server, which no other process can claim until this one ends or releases it.
+
+    SQLite: a lock on one byte of a file beside the database. PostgreSQL: a lock of a connection.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        digest = hashlib.sha256(f"cellblock server {name}".encode()).digest()
+        self._number = int.from_bytes(digest[:8]) >> 2
+        self._file: int | None = None
+        self._connection: Connection | None = None
+
+    def hold(self, engine: Engine) -> None:
+        """Claim the name, also again if the connection was lost. Raise `BackendError`."""
+        try:
+            is_free = (
+                self._lock_byte(f"{engine.url.database}-servers")
+                if engine.dialect.name == "sqlite"
+                else self._lock_in_connection(engine)
+            )
+        except SQLAlchemyError as error:
+            raise database_error(error) from error
+        if not is_free:
+            self.release()
+            raise BackendError(
+                f"Another server with the name {self._name!r} uses this database. Give this one "
+                "another --name, or stop the other one first."
+            )
+
+    def _lock_byte(self, path: str) -> bool:
+        if self._file is None:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._number)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _lock_in_connection(self, engine: Engine) -> bool:
+        if self._connection is None or not _is_alive(self._connection):
+            self.release()
+            self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            # So that the lock of a machine that was switched off does not stay for hours.
+            for name, value in (("idle", 10), ("interval", 10), ("count", 3)):
+                self._connection.execute(text(f"SET tcp_keepalives_{name} = {value}"))
+            lock = text("SELECT pg_try_advisory_lock(:number)")
+            return bool(self._connection.scalar(lock, {"number": self._number}))
+        return True
+
+    def release(self) -> None:
+        """Let others have the name."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._connection is not None:
+            self._connection.invalidate()  # the pool would keep the lock
+            self._connection.close()
+            self._connection = None
+
+
+def _is_alive(connection: Connection) -> bool:
+    try:
+        return connection.scalar(text("SELECT 1")) == 1
+    except SQLAlchemyError:
+        return False
 
 
 def reserve(
