@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import CodeBlock, Output
+from cellblock import CodeBlock, Display, Output
 from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor
 
 LINES = 1000
@@ -36,3 +36,16 @@ def test_short_writes_share_events_and_keep_their_order(
     assert "".join(event.text for event in found) == f"first\n{numbers}note\nlast\n"
     assert "".join(event.text for event in found if event.stream == "stderr") == "note\n"
     assert len(found) < LINES / 5
+
+
+def test_a_display_comes_after_what_was_written_before_it(tmp_path: Path) -> None:
+    code = "for number in range(50): display(f'{number};')\n'last;'"
+    text, seen = "", list[str]()
+    with SandboxSessionCodeExecutor(work_dir=tmp_path) as executor:
+        for event in executor.execute_stream([CodeBlock(code, "python")]):
+            if isinstance(event, Output):
+                text += event.text
+            elif isinstance(event, Display):
+                seen.append(event.data["text/plain"])
+                assert text.startswith("".join(f"{each}\n" for each in seen))
+    assert len(seen) == 51

@@ -162,8 +162,11 @@ def test_everything_can_be_done_with_the_keyboard(
     keyboard.write("Identifier of the new session (optional)", "forked")
     keyboard.press("button", "Fork")
     page.get_by_role("heading", name="Session forked").wait_for()
-    keyboard.run("print('x is', x)")
-    _output(page).get_by_text("x is 1").wait_for()
+    keyboard.run("print('x is', x)\ndisplay(x)\nx + 1")
+    _wait_for_status(page, "ok")
+    assert _output(page).inner_text() == "x is 1\n1\n2"
+    page.reload()
+    assert _output(page).inner_text() == "x is 1\n1\n2"
 
     keyboard.run(FOREVER)
     _output(page).get_by_text("begun").wait_for()

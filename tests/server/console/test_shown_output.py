@@ -26,12 +26,27 @@ def test_text_of_one_stream_is_one_part() -> None:
 def test_a_display_replaces_the_text_that_was_written_for_it() -> None:
     shown = _display(text_plain="<Figure>", image_png=_PIXEL)
     first, second = _show(Output(0, "stdout", "before\n<Figure>\n"), shown)
-    assert first.text == "before\n"
+    assert first.text == "before"
     assert second.kind == "html"
     assert second.text == f'<img src="data:image/png;base64,{_PIXEL}" alt="&lt;Figure&gt;">'
     assert [part.kind for part in _show(Output(0, "stdout", "4\n"), _display(text_plain="4"))] == [
         "value"
     ]
+
+
+def test_a_display_is_shown_where_its_text_was_written() -> None:
+    early = [Output(0, "stdout", "15\n5\n6\nlater\n"), Output(0, "stderr", "e\n")]
+    shown = show_events([*early, _display(text_plain="5"), _display(text_plain="6")])
+    assert [part.text for part in shown] == ["15", "5", "6", "later", "e\n"]
+    (part,) = _show(_display(text_plain="5"))
+    assert part.text == "5"
+
+
+def test_text_before_a_value_ends_without_an_empty_line() -> None:
+    for text, shown in {"p\n": "p", "p": "p", "p\n\n": "p\n\n", "\n": "\n"}.items():
+        first, _ = _show(Output(0, "stdout", f"{text}4\n"), _display(text_plain="4"))
+        assert first.text == shown
+    assert _show(Output(0, "stdout", "p\n"))[0].text == "p\n"
 
 
 def test_the_description_of_a_picture_cannot_leave_its_attribute() -> None:

@@ -65,10 +65,37 @@ def show_events(events: Iterable[Event | Failure]) -> list[ShownPart]:
         if last is not None and last.kind == part.kind in ("stdout", "stderr"):
             last.text += part.text
             continue
-        if last is not None and part.replaced and last.text.endswith(part.replaced):
-            last.text = last.text.removesuffix(part.replaced)
-        merged.append(part)
+        _insert(merged, part)
+    for part in merged[:-1]:
+        part.text = _without_line_end(part)
     return _bounded(merged)
+
+
+def _insert(parts: list[ShownPart], part: ShownPart) -> None:
+    """Add a part, in the place of the text that it replaces: more may be written by now."""
+    index = len(parts) - 1
+    while index >= 0 and parts[index].kind == "stderr":
+        index -= 1
+    text = parts[index].text if index >= 0 and parts[index].kind == "stdout" else ""
+    place = _find_replaced(text, part.replaced) if part.replaced else -1
+    if place < 0:
+        parts.append(part)
+        return
+    pieces = [text[:place], text[place + len(part.replaced) :]]
+    before, after = ([ShownPart(kind="stdout", text=piece)] if piece else [] for piece in pieces)
+    parts[index : index + 1] = [*before, part, *after]
+
+
+def _find_replaced(text: str, replaced: str) -> int:
+    if text.endswith(replaced):
+        return len(text) - len(replaced)
+    return f"\n{text}".find(f"\n{replaced}")
+
+
+def _without_line_end(part: ShownPart) -> str:
+    """Return the text without the end of its last line: the next part begins a line anyway."""
+    has_line = part.kind in ("stdout", "stderr") and part.text[-2:-1] not in ("", "\n")
+    return part.text.removesuffix("\n") if has_line else part.text
 
 
 def show_result(result: CodeResult) -> list[ShownPart]:

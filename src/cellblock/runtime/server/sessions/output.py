@@ -59,8 +59,9 @@ class SessionOutput:
     def forward(self, request: SessionRequest, frame: protocol.Frame) -> None:
         """Send a display, a piece of a value, or a request for input."""
         is_display = frame.kind == protocol.DISPLAY
+        if is_display or frame.kind == protocol.INPUT_REQUEST:
+            self.send_written(request.run)  # what was written before it
         if frame.kind == protocol.INPUT_REQUEST:
-            self.send_written(request.run)  # the output before the prompt
             request.start_input()
         self._loop.send(protocol.encode(frame.kind, frame.run, frame.payload), can_wait=is_display)
         if not is_display:

@@ -20,39 +20,56 @@ class OutputLog {
   add({ kind, text, replaced }) {
     const isAtEnd =
       this.element.scrollTop + this.element.clientHeight >= this.element.scrollHeight - 8;
-    if (replaced) this.removeEnd(replaced);
-    if (kind === "html") this.addDisplay(text);
-    else this.addText(kind, text);
+    if (kind === "html") this.addDisplay(text, replaced);
+    else this.addText(kind, text, replaced);
     while (this.size > MAX_CHARACTERS && this.removeFirst());
     if (isAtEnd) this.element.scrollTop = this.element.scrollHeight;
   }
 
   // The server has cleaned this HTML: no script, nothing that loads, nothing outside this element.
-  addDisplay(html) {
+  addDisplay(html, replaced) {
     const display = document.createElement("div");
     display.className = "display";
     display.innerHTML = html;
-    this.element.append(display);
+    this.insert(display, replaced);
   }
 
-  addText(kind, text) {
+  addText(kind, text, replaced) {
     let last = this.element.lastElementChild;
     if (last?.dataset.kind !== kind || kind === "value" || kind === "note") {
       last = document.createElement("pre");
       last.className = last.dataset.kind = kind;
-      this.element.append(last);
+      this.insert(last, replaced);
     }
     last.append(text);
     this.size += text.length;
   }
 
-  // Remove the text that code has written for clients that do not show what follows.
-  removeEnd(text) {
-    const last = this.element.lastElementChild;
-    if (last?.dataset.kind !== "stdout" || !last.textContent.endsWith(text)) return;
-    last.textContent = last.textContent.slice(0, -text.length);
-    this.size -= text.length;
-    if (!last.textContent) last.remove();
+  // Add an element, in the place of the text that it replaces: more may be written by now.
+  insert(element, replaced) {
+    let last = this.element.lastElementChild;
+    while (replaced && last?.dataset.kind === "stderr") last = last.previousElementSibling;
+    const text = last?.dataset.kind === "stdout" ? last.textContent : "";
+    const place = replaced ? findReplaced(text, replaced) : -1;
+    if (place < 0) this.element.append(element);
+    else {
+      const after = text.slice(place + replaced.length);
+      last.after(element);
+      if (after) {
+        const rest = last.cloneNode();
+        rest.append(after);
+        element.after(rest);
+      }
+      last.textContent = text.slice(0, place);
+      this.size -= replaced.length;
+      if (!last.textContent) last.remove();
+    }
+    // The element begins a line, so the last line of the text before it needs no end.
+    const before = element.previousElementSibling;
+    if (/^std/.test(before?.dataset.kind) && /[^\n]\n$/.test(before.textContent)) {
+      before.textContent = before.textContent.slice(0, -1);
+      this.size -= 1;
+    }
   }
 
   // Remove the oldest piece of text. Return false if there is only one left.
@@ -65,6 +82,11 @@ class OutputLog {
     this.element.dataset.cut = "";
     return true;
   }
+}
+
+function findReplaced(text, replaced) {
+  if (text.endsWith(replaced)) return text.length - replaced.length;
+  return `\n${text}`.indexOf(`\n${replaced}`);
 }
 
 // Follow a run to its end.
