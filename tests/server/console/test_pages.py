@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_all_answers_have_a_strict_policy(visitor: httpx.Client) -> None:
 def test_code_runs_in_a_session_and_the_page_shows_what_it_wrote(visitor: httpx.Client) -> None:
     path = _create(visitor)
     page = run(visitor, f"{path}/runs", f"x = 1\nprint({_NASTY!r})\n6 * 7")
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;\n" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in page
     assert _NASTY not in page
     assert "42" in page
     page = run(visitor, f"{path}/runs", "1 / 0")
@@ -52,6 +53,13 @@ def test_the_playground_runs_fresh_processes_and_other_languages(visitor: httpx.
     page = run(visitor, "/runs", "echo $((6 * 7))", place="fresh", language="sh")
     assert "42\n" in page
     assert "echo $((6 * 7))</textarea>" in page.replace("\r", "")
+
+
+def test_languages_are_offered_whose_program_is_installed(visitor: httpx.Client) -> None:
+    programs = {"python": "sh", "sh": "sh", "bash": "bash", "pwsh": "pwsh", "javascript": "node"}
+    for path in ("/playground", f"{_create(visitor)}"):
+        offered = re.findall(r"<option(?: selected)?>(\w+)</option>", visitor.get(path).text)
+        assert offered == [name for name, program in programs.items() if shutil.which(program)]
 
 
 def test_the_playground_makes_a_session_or_uses_one(visitor: httpx.Client) -> None:

@@ -14,7 +14,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...visible_text import visible
 from ..http.statuses import message_of, status_of
-from ..sessions.languages import RUNNABLE
 from .gate import PREFIX, Visitor
 
 FOLDER = Path(__file__).parent
@@ -33,7 +32,7 @@ class Pages:
             lstrip_blocks=True,
         )
         known = cast("dict[str, object]", self._environment.globals)
-        known.update(prefix=PREFIX, languages=RUNNABLE)
+        known["prefix"] = PREFIX
         self._environment.filters.update(
             size=format_size, when=_format_time, iso=_iso_time, part=path_part, visible=visible
         )

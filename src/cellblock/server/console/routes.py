@@ -13,6 +13,7 @@ from ..doors.rest.session_actions import SessionActions
 from ..http.endpoints import match_newlines
 from ..http.services import Services
 from ..refusals import PageNotFound
+from ..sessions.languages import InstalledLanguages
 from .endpoints import ConsoleEndpoints
 from .file_pages import FilePages
 from .gate import PREFIX, Gate, Visitor
@@ -32,8 +33,9 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
     gate, pages = Gate(services), Pages()
     endpoints = ConsoleEndpoints(services, gate, pages)
     page, sign_in = endpoints.route, SignInPages(gate, pages)
-    run = RunPages(services, runs, actions, pages)
-    session = SessionPages(services, runs, actions, pages)
+    languages = InstalledLanguages(services.store.factory)
+    run = RunPages(services, runs, actions, pages, languages)
+    session = SessionPages(services, runs, actions, pages, languages)
     key = KeyPages(services, pages)
     file, record = FilePages(services), RecordPages(services, pages)
 

@@ -14,7 +14,7 @@ from ..doors.rest.session_actions import SessionActions
 from ..http.services import Services
 from ..owners import Owner
 from ..refusals import InvalidRequest
-from ..sessions.languages import check_language
+from ..sessions.languages import InstalledLanguages, check_language
 from .forms import read_form, to_model
 from .gate import Visitor
 from .pages import Pages, path_part, see_other
@@ -28,9 +28,14 @@ class RunPages:
     """Start runs, and show, follow and cancel them. They continue when nobody looks at them."""
 
     def __init__(
-        self, services: Services, runs: LiveRuns, actions: SessionActions, pages: Pages
+        self,
+        services: Services,
+        runs: LiveRuns,
+        actions: SessionActions,
+        pages: Pages,
+        languages: InstalledLanguages,
     ) -> None:
-        self._store, self._runs = services.store, runs
+        self._store, self._runs, self._languages = services.store, runs, languages
         self._actions, self._pages = actions, pages
 
     async def show_playground(self, _request: Request, visitor: Visitor) -> Response:
@@ -42,6 +47,7 @@ class RunPages:
             place=_NEW,
             code="",
             language="python",
+            languages=await self._languages.find(),
         )
 
     async def start_run(self, request: Request, visitor: Visitor) -> Response:
@@ -88,6 +94,7 @@ class RunPages:
             place=_FRESH if place is None else f"{_EXISTING}{place}",
             code=live.settings.block.code,
             language=live.settings.block.language,
+            languages=await self._languages.find(),
         )
 
     async def follow_run(self, request: Request, visitor: Visitor) -> Response:

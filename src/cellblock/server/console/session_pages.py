@@ -19,6 +19,7 @@ from ..http.services import Services
 from ..owners import Owner
 from ..refusals import PageNotFound, RunNotFound
 from ..sessions.files import FileInfo
+from ..sessions.languages import InstalledLanguages
 from ..sessions.session import SessionRun
 from .checkpoint_tree import CheckpointNode, checkpoint_tree
 from .forms import read_form, to_model
@@ -45,9 +46,14 @@ class SessionPages:
     """Show sessions and what can be done with them."""
 
     def __init__(
-        self, services: Services, runs: LiveRuns, actions: SessionActions, pages: Pages
+        self,
+        services: Services,
+        runs: LiveRuns,
+        actions: SessionActions,
+        pages: Pages,
+        languages: InstalledLanguages,
     ) -> None:
-        self._store, self._runs = services.store, runs
+        self._store, self._runs, self._languages = services.store, runs, languages
         self._actions, self._pages = actions, pages
 
     async def show_sessions(self, _request: Request, visitor: Visitor) -> Response:
@@ -90,6 +96,7 @@ class SessionPages:
             hidden_runs=hidden,
             code=block.code,
             language=block.language,
+            languages=await self._languages.find(),
             state=await self._state(owner, session_id),
         )
 
