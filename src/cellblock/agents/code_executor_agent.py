@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
@@ -22,6 +23,7 @@ from ..models.client import ChatCompletionClient
 from ..models.contexts import ChatCompletionContext
 from ..models.messages import SystemMessage
 from ..observation import MAX_CHARACTERS
+from ..overrides import is_overridden, refuse_uncalled_overrides
 from ..results import CodeResult
 from .approval import ApprovalFuncType, ApprovalRules, check_approval
 from .base import BaseChatAgent, Response, is_transient
@@ -122,6 +124,21 @@ class CodeExecutorAgent(BaseChatAgent):
     )
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]] = ["python", "sh"]
 
+    _uncalled_overrides: ClassVar[Mapping[str, str]] = {
+        "_extract_markdown_code_blocks": (
+            "Override extract_code_blocks_from_messages, or execute_code_block for the code of a "
+            "model, instead."
+        ),
+        "_call_llm": "Pass a model_client of yours instead.",
+        "_reflect_on_code_block_results_flow": "Override on_messages_stream instead.",
+        "_add_messages_to_context": "Pass a model_context of yours instead.",
+        "_get_compatible_context": "Pass a model_context of yours instead.",
+    }
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_uncalled_overrides(cls)
+
     def __init__(
         self,
         name: str,
@@ -177,12 +194,19 @@ class CodeExecutorAgent(BaseChatAgent):
         self._max_seconds = max_seconds
         self._max_tokens = max_tokens
         self._max_characters = max_output_characters
-        self._runner = CodeRunner(name, code_executor, approval_func, max_output_characters)
+        self._direct = CodeRunner(name, code_executor, approval_func, max_output_characters)
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         """Always `TextMessage`."""
         return (TextMessage,)
+
+    @property
+    def _runner(self) -> CodeRunner:
+        """What runs code: this class, or the `execute_code_block` of a subclass."""
+        if is_overridden(self, "execute_code_block"):
+            return dataclasses.replace(self._direct, override=self.execute_code_block)
+        return self._direct
 
     @property
     def model_context(self) -> ChatCompletionContext:
@@ -240,7 +264,7 @@ class CodeExecutorAgent(BaseChatAgent):
     ) -> CodeResult:
         """Run `code_blocks` if they are approved. The output of the result is for the model."""
         context = await self._context.get_messages()
-        run = self._runner.run(code_blocks, context=context, token=cancellation_token)
+        run = self._direct.run(code_blocks, context=context, token=cancellation_token)
         async with contextlib.aclosing(run):
             async for item in run:
                 if isinstance(item, CodeRun):

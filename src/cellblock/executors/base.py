@@ -19,6 +19,8 @@ from ..cancellation import Token
 from ..components import Component
 from ..errors import BackendError, SessionError
 from ..events import Ended, Event, Started
+from ..languages import LANGUAGES, find_language
+from ..overrides import refuse_uncalled_overrides
 from ..results import CodeResult, ResultBuilder
 from ..tracing import Attributes, span
 from .argument_checks import check_token
@@ -29,6 +31,24 @@ from .workspace.full_disk import report_full_disk
 
 RunBlock = Callable[[int, CodeBlock, Token | None], AsyncGenerator[Event, None]]
 _log = logging.getLogger(__name__)
+_EXECUTE = "Override execute_code_blocks instead."
+# What AutoGen's executors call and ours do not, with advice on what to do instead.
+_UNCALLED = {
+    "_execute_code_dont_check_setup": _EXECUTE,
+    "_execute_command": _EXECUTE,
+    "_kill_running_command": "Cancel the token: the program ends with all its processes.",
+    "_execute_code_block": _EXECUTE,
+    "_execute_cell": _EXECUTE,
+    "_process_code": _EXECUTE,
+    "_save_image": f"{_EXECUTE} The result has the output_files.",
+    "_save_html": f"{_EXECUTE} The result has the output_files.",
+    "_setup_functions": "Pass functions= to the constructor.",
+    "_setup_cwd": "Override start instead.",
+    "_populate_available_packages": "Override start instead.",
+    "_ensure_access_token": "Pass credential= to the constructor.",
+    "_construct_url": "Pass pool_management_endpoint= to the constructor.",
+    "_ensure_async_kernel_client": "Override start instead.",
+}
 _EXAMPLE = """[CodeBlock(code="print('hi')", language="python")]"""
 
 
@@ -59,8 +79,21 @@ class CodeExecutor(Component, ABC):
     component_type: ClassVar[str] = "code_executor"
     # True if all blocks share one live interpreter. False if each block is a fresh process.
     is_live: ClassVar[bool] = False
+    # The languages that may run, under any of their names. A subclass can name fewer.
+    SUPPORTED_LANGUAGES: ClassVar[list[str]] = [
+        name
+        for language in LANGUAGES
+        if language.policy == "execute"
+        for name in (language.name, *language.aliases)
+    ]
+    # What a subclass cannot override. See `cellblock.overrides`.
+    _uncalled_overrides: ClassVar[Mapping[str, str]] = _UNCALLED
     # What its spans name as `cellblock.session.id`; "" if they name none.
     session_id = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_uncalled_overrides(cls)
 
     def __init__(self) -> None:
         self._init_state()
@@ -288,6 +321,10 @@ class CodeExecutor(Component, ABC):
                 for event in _cancelled_events(number, block):
                     yield event
                 return
+            if not self._supports(block.language):
+                yield Started(number, block.language)
+                yield unknown_language(number, block)
+                return
             exit_code = 0
             run = trace_run(self.span_attributes(), block.language, block.code)
             steps = trace_events(run, run_block(number, block, token))
@@ -299,6 +336,15 @@ class CodeExecutor(Component, ABC):
                     yield event
             if exit_code != 0:
                 return
+
+    def _supports(self, tag: str) -> bool:
+        """Return False if a subclass has taken a language that runs from `SUPPORTED_LANGUAGES`."""
+        language = find_language(tag)
+        return (
+            language is None
+            or language.argv is None
+            or any(find_language(name) is language for name in self.SUPPORTED_LANGUAGES)
+        )
 
     async def _collect(self, events: AsyncGenerator[Event, None]) -> CodeResult:
         """Return the fold of `events`."""
@@ -322,6 +368,11 @@ class CodeExecutor(Component, ABC):
     def _build_result(self, builder: ResultBuilder) -> CodeResult:
         """Return the result in the class that this executor uses."""
         return builder.result()
+
+
+def unknown_language(number: int, block: CodeBlock) -> Ended:
+    """Return the end of a block whose language does not run."""
+    return Ended(number, 1, "error", message=f"unknown language {block.language}")
 
 
 def _cancelled_events(number: int, block: CodeBlock) -> tuple[Event, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ..languages import Action
 from ..limits import Limits
 from .displays import DisplayFiles
 
@@ -17,6 +19,7 @@ class RunOptions:
     written_bytes     its limit of written bytes, if that is lower than the executor's
     cpu_seconds       a fresh process: its limit of CPU time, if that is lower than the executor's
     shows_value       a fresh Python process prints the value of its last line
+    execution_policies  those of fresh processes, in place of the executor's
 
     The others are for blocks of a live session:
 
@@ -35,6 +38,7 @@ class RunOptions:
     written_bytes: int | None = None
     cpu_seconds: float | None = None
     shows_value: bool = False
+    execution_policies: Mapping[str, Action] | None = None
     is_silent: bool = False
     has_colours: bool = False
     show_interrupts: bool = False

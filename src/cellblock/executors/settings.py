@@ -37,6 +37,11 @@ class BlockSettings(ExecutorSettings):
     limits: Limits
 
 
+def as_parameters(names: str) -> dict[str, str]:
+    """Return `names` as `_uncalled_overrides`: a subclass passes them to the constructor."""
+    return {name: f"Pass {name}= to the constructor instead." for name in names.split()}
+
+
 S_co = TypeVar("S_co", bound=BlockSettings, covariant=True)
 
 
@@ -44,6 +49,9 @@ class BlockProperties(Generic[S_co]):
     """The public properties of an executor with `BlockSettings`, as in AutoGen."""
 
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
+    _uncalled_overrides: ClassVar[Mapping[str, str]] = as_parameters(
+        "timeout limits functions functions_module"
+    )
     _settings: S_co
 
     @property
@@ -66,12 +74,14 @@ class BlockProperties(Generic[S_co]):
         """The functions that blocks can import."""
         return self._settings.functions.functions
 
-    def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
+    def format_functions_for_prompt(self, prompt_template: str | None = None) -> str:
         """Describe the functions for a model.
 
-        The template contains the placeholders `$module_name` and `$functions`.
+        The template contains the placeholders `$module_name` and `$functions`. None means
+        `FUNCTION_PROMPT_TEMPLATE`.
         """
-        return self._settings.functions.format_for_prompt(prompt_template)
+        template = self.FUNCTION_PROMPT_TEMPLATE if prompt_template is None else prompt_template
+        return self._settings.functions.format_for_prompt(template)
 
 
 # Progress reports do not change what an executor does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -15,6 +15,7 @@ from typing import (
     ParamSpec,
     Self,
     TypeVar,
+    cast,
 )
 
 from ..aio.background_loop import LoopEnded, background_loop
@@ -22,9 +23,13 @@ from ..blocks import CodeBlockLike, MarkdownCodeExtractor
 from ..cancellation import Token
 from ..components import ComponentModel, SavedComponent
 from ..events import Event
+from ..executors.argument_checks import check_token
 from ..executors.base import CodeExecutor
+from ..overrides import refuse_uncalled_overrides, uncalled_overrides
 
 if TYPE_CHECKING:
+    from ..executors.command_line.base import CommandLineExecutor
+    from ..executors.run_options import RunOptions
     from ..executors.session.base import SessionExecutor, Variable
     from ..executors.session.checkpoint import Checkpoint
     from ..results import CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult
@@ -51,6 +56,13 @@ class SyncCodeExecutor:
     """Offer the methods of `CodeExecutor` without `await`. Delegate all other attributes to it."""
 
     _async_class: ClassVar[type[CodeExecutor]]
+    _uncalled_overrides: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_async_class" in vars(cls):
+            cls._uncalled_overrides = uncalled_overrides(cls._async_class)
+        refuse_uncalled_overrides(cls)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._executor = type(self)._async_class(*args, **options)
@@ -63,7 +75,7 @@ class SyncCodeExecutor:
         An interrupt (Ctrl-C) kills the block. After its cleanup, `KeyboardInterrupt` propagates.
         """
         return background_loop().run(
-            self._executor.execute_code_blocks(code_blocks, cancellation_token)
+            self._delegate().execute_code_blocks(code_blocks, cancellation_token)
         )
 
     def execute_stream(
@@ -71,7 +83,7 @@ class SyncCodeExecutor:
     ) -> Generator[Event]:
         """Run `code_blocks` and yield events as they happen. See `CodeExecutor.execute_stream`."""
         return background_loop().iterate(
-            self._executor.execute_stream(code_blocks, cancellation_token)
+            self._delegate().execute_stream(code_blocks, cancellation_token)
         )
 
     def start(self) -> None:
@@ -112,7 +124,14 @@ class SyncCodeExecutor:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._executor, name)
+        return getattr(self._delegate(), name)
+
+    def _delegate(self) -> CodeExecutor:
+        """Return the executor, with the attributes of a subclass of this class."""
+        for name in ("FUNCTION_PROMPT_TEMPLATE", "SUPPORTED_LANGUAGES"):
+            if name in vars(self) or hasattr(type(self), name):
+                vars(self._executor)[name] = getattr(self, name)
+        return self._executor
 
     def __enter__(self) -> Self:
         self.start()
@@ -130,6 +149,17 @@ class SyncCodeExecutor:
 
 class SyncCommandLine(SyncCodeExecutor):
     """Results are `CommandLineCodeResult` objects."""
+
+    _executor: CommandLineExecutor
+
+    def _run_blocks(
+        self, blocks: Sequence[CodeBlockLike], token: Token | None, options: RunOptions
+    ) -> CommandLineCodeResult:
+        """Run `blocks` as `execute_code_blocks` does, with `options`."""
+        check_token(token)
+        self._delegate()
+        run = self._executor.run_blocks(blocks, token, options)
+        return cast("CommandLineCodeResult", background_loop().run(run))
 
     if TYPE_CHECKING:
 

@@ -71,6 +71,32 @@ def test_other_libraries_and_relative_imports_are_not_reported(tmp_path: Path) -
     assert not report.uses_autogen
 
 
+def test_overrides_that_would_not_be_called_are_missing(tmp_path: Path) -> None:
+    report = check(
+        tmp_path,
+        """
+        from autogen.coding import LocalCommandLineCodeExecutor as Local
+        from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+        class Filter(Local):
+            SUPPORTED_LANGUAGES = ["python"]
+            def _execute_code_dont_check_setup(self, code_blocks): ...
+            def _helper(self): ...
+        class Quiet(Filter):
+            timeout: int = 5
+        class Own(DockerCommandLineCodeExecutor):
+            async def execute_code_blocks(self, *args): await self._execute_command(args)
+            async def _execute_command(self, command): ...
+        """,
+    )
+    name = "autogen.coding.LocalCommandLineCodeExecutor"
+    assert found(report, "missing") == {
+        f"{name}._execute_code_dont_check_setup": ["line 6"],
+        f"{name}.timeout": ["line 9"],
+    }
+    notes = [finding.note for finding in report.with_verdict("missing")]
+    assert notes[0] == "Override execute_code_blocks instead."
+
+
 # names, arguments and methods of programs
 
 AGENT = """\

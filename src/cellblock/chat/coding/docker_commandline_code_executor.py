@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from ... import sync
-from ...blocks import CodeBlockLike
+from ...blocks import CodeBlock, CodeBlockLike
 from ...cancellation import Token
+from ...executors.base import validate_blocks
 from ...executors.command_line.docker import IMAGE
+from ...executors.run_options import RunOptions
 from ...results import CommandLineCodeResult
 from ...source_text import ignored_warnings
-from .execution_policies import DEFAULT_EXECUTION_POLICY, to_actions
+from .execution_policies import DEFAULT_EXECUTION_POLICY, merge, to_actions
 from .unknown_language import with_message
 
 
@@ -29,6 +31,7 @@ class DockerCommandLineCodeExecutor(sync.DockerCommandLineCodeExecutor):
     """
 
     DEFAULT_EXECUTION_POLICY: ClassVar[dict[str, bool]] = DEFAULT_EXECUTION_POLICY
+    # Further tags of languages.
     LANGUAGE_ALIASES: ClassVar[dict[str, str]] = {"py": "python", "js": "javascript"}
 
     def __init__(
@@ -42,6 +45,7 @@ class DockerCommandLineCodeExecutor(sync.DockerCommandLineCodeExecutor):
         stop_container: bool = True,
         execution_policies: Mapping[str, bool] | None = None,
     ) -> None:
+        policies = merge(self.DEFAULT_EXECUTION_POLICY, execution_policies)
         with ignored_warnings():  # AutoGen 0.2 has none here
             super().__init__(
                 image,
@@ -51,17 +55,27 @@ class DockerCommandLineCodeExecutor(sync.DockerCommandLineCodeExecutor):
                 bind_dir=bind_dir,
                 auto_remove=auto_remove,
                 stop_container=stop_container,
-                execution_policies=to_actions(execution_policies),
+                execution_policies=to_actions(policies),
                 network="bridge",
                 read_only=False,  # old scripts install packages
             )
-        self.execution_policies = {**DEFAULT_EXECUTION_POLICY, **(execution_policies or {})}
+        self.execution_policies = policies
         self.bind_dir = Path(work_dir if bind_dir is None else bind_dir)
         self.start()
+
+    @property
+    def SUPPORTED_LANGUAGES(self) -> list[str]:
+        """The languages that may run or be saved: those with a policy of the class."""
+        return list(self.DEFAULT_EXECUTION_POLICY)
 
     def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
     ) -> CommandLineCodeResult:
         """Run the blocks in order and return their result."""
-        result = super().execute_code_blocks(code_blocks, cancellation_token)
+        blocks = [
+            CodeBlock(block.code, self.LANGUAGE_ALIASES.get(block.language.lower(), block.language))
+            for block in validate_blocks(code_blocks)
+        ]
+        options = RunOptions(execution_policies=to_actions(self.execution_policies))
+        result = self._run_blocks(blocks, cancellation_token, options)
         return with_message(result, "Unsupported language {language}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...languages import Action
+from ...languages import LANGUAGES, Action, check_policies, find_language
 
 DEFAULT_EXECUTION_POLICY: dict[str, bool] = {
     "bash": True,
@@ -19,19 +19,30 @@ DEFAULT_EXECUTION_POLICY: dict[str, bool] = {
     "css": False,
 }
 """By default JavaScript, HTML and CSS are saved to a file and not run."""
-_SAVED_BY_DEFAULT: dict[str, Action] = {"javascript": "save"}  # the others are saved anyway
 
 
-def to_actions(policies: Mapping[str, bool] | None) -> dict[str, Action]:
+def merge(default: Mapping[str, bool], given: Mapping[str, bool] | None) -> dict[str, bool]:
+    """Return the policies of an executor. One for a tag of a language is for all of its tags."""
+    policies = dict(default)
+    for tag, runs in (given or {}).items():
+        language = find_language(tag)
+        for other in [tag, *policies]:
+            if other == tag or find_language(other) is language is not None:
+                policies[other] = runs
+    return policies
+
+
+def to_actions(policies: Mapping[str, bool]) -> dict[str, Action]:
     """Return `policies` as the `execution_policies` of our executors.
 
-    A policy for one tag of a language, such as "shell", is a policy for the language.
+    A language runs if the policies have it, and none of its tags with False. Raise `ValueError`
+    for a language that cannot run.
     """
-    given: dict[str, Action] = {
-        _full_name(tag): "execute" if runs else "save" for tag, runs in (policies or {}).items()
-    }
-    return {**_SAVED_BY_DEFAULT, **given}
-
-
-def _full_name(tag: str) -> str:
-    return "javascript" if tag in ("js", "javascript") else tag
+    actions = dict[str, Action]()
+    for language in LANGUAGES:
+        tags = [tag for tag in (language.name, *language.aliases) if tag in policies]
+        if tags or language.argv is not None:
+            runs = bool(tags) and all(policies[tag] for tag in tags)
+            actions[language.name] = "execute" if runs else "save"
+    actions.update({tag: "save" for tag in policies if find_language(tag) is None})
+    return check_policies(actions)

@@ -12,11 +12,13 @@ from typing import ClassVar
 from ... import sync
 from ...blocks import CodeBlockLike
 from ...cancellation import Token
+from ...executors.base import validate_blocks
+from ...executors.run_options import RunOptions
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function
 from ...results import CommandLineCodeResult
 from ...source_text import ignored_warnings
 from .dangerous_commands import refusal_of
-from .execution_policies import DEFAULT_EXECUTION_POLICY, to_actions
+from .execution_policies import DEFAULT_EXECUTION_POLICY, merge, to_actions
 from .unknown_language import with_message
 
 
@@ -44,6 +46,7 @@ class LocalCommandLineCodeExecutor(sync.LocalCommandLineCodeExecutor):
         functions_module: str = "functions",
         execution_policies: Mapping[str, bool] | None = None,
     ) -> None:
+        policies = merge(self.DEFAULT_EXECUTION_POLICY, execution_policies)
         with ignored_warnings():  # AutoGen 0.2 has none here
             super().__init__(
                 timeout,
@@ -52,9 +55,9 @@ class LocalCommandLineCodeExecutor(sync.LocalCommandLineCodeExecutor):
                 functions_module,
                 False,
                 virtual_env_context,
-                execution_policies=to_actions(execution_policies),
+                execution_policies=to_actions(policies),
             )
-        self.execution_policies = {**DEFAULT_EXECUTION_POLICY, **(execution_policies or {})}
+        self.execution_policies = policies
 
     def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
@@ -63,10 +66,13 @@ class LocalCommandLineCodeExecutor(sync.LocalCommandLineCodeExecutor):
 
         If `sanitize_command` refuses one of them, none runs, and the result says why.
         """
-        for block in code_blocks:
-            if refusal := refusal_of(block.language, block.code):
-                return CommandLineCodeResult(1, refusal, outcome="error")
-        result = super().execute_code_blocks(code_blocks, cancellation_token)
+        for block in validate_blocks(code_blocks):
+            try:
+                self.sanitize_command(block.language, block.code)
+            except ValueError as refusal:
+                return CommandLineCodeResult(1, str(refusal), outcome="error")
+        options = RunOptions(execution_policies=to_actions(self.execution_policies))
+        result = self._run_blocks(code_blocks, cancellation_token, options)
         return with_message(result, "\nunknown language {language}")
 
     @staticmethod

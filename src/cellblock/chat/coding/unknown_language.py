@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...languages import find_language
 from ...results import CommandLineCodeResult
 
 
@@ -12,7 +11,9 @@ def with_message(result: CommandLineCodeResult, message: str) -> CommandLineCode
     `{language}` in the message stands for the language.
     """
     last = result.blocks[-1] if result.blocks else None
-    if last is not None and find_language(last.language) is None:
-        ours = f"unknown language {last.language}"
+    if last is None or last.code_file is not None:
+        return result
+    ours = f"unknown language {last.language}"
+    if last.output == ours:
         result.output = result.output.removesuffix(ours) + message.format(language=last.language)
     return result

@@ -19,7 +19,7 @@ class Reference:
     """A name of AutoGen at a line, such as `autogen.coding.CodeBlock`.
 
     `attributes` follow the name: `("disk",)` of `Cache.disk`; `method` says that an instance has
-    them. `call` is None if the name is not called.
+    them. `call` is None if the name is not called. `overrides` are what a subclass defines.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Reference:
     attributes: tuple[str, ...] = ()
     method: bool = False
     call: ast.Call | None = None
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class ReferenceFinder(ast.NodeVisitor):
         self.settings: list[Setting] = []
         self._names: dict[str, str] = {}  # local name -> module or name of AutoGen
         self._instances: dict[str, str] = {}  # variable -> class of AutoGen
+        self._subclasses: dict[str, str] = {}  # class of the program -> class of AutoGen
 
     def visit_Import(self, node: ast.Import) -> None:
         """Note `import autogen.coding as coding`."""
@@ -95,6 +97,19 @@ class ReferenceFinder(ast.NodeVisitor):
         self._instances = outer
 
     visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Note what a subclass of a class of AutoGen overrides, each at its line."""
+        for base in node.bases:
+            reference = self._resolve(base)
+            own = self._subclasses.get(base.id) if isinstance(base, ast.Name) else None
+            if (name := own or (reference and reference.name)) is not None:
+                self._subclasses[node.name] = name
+                self.references += [
+                    Reference(name, line, overrides=(attribute,))
+                    for attribute, line in _unused_definitions(node)
+                ]
+        self.generic_visit(node)
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         """Visit a loop, whose variable has other values than before."""
@@ -178,6 +193,28 @@ class ReferenceFinder(ast.NodeVisitor):
         if rest and (submodules(name) or public_names(name)):
             name = f"{name}.{rest.pop(0)}"
         return Reference(name, node.lineno, tuple(rest), call=call)
+
+
+def _unused_definitions(node: ast.ClassDef) -> Iterator[tuple[str, int]]:
+    """Yield what a class defines, with its lines, but nothing that another method of it uses."""
+    for item in node.body:
+        match item:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names = [name]
+            case ast.Assign(targets=targets):
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names = [name]
+            case _:
+                names = []
+        others = [other for other in node.body if other is not item]
+        used = {
+            part.attr
+            for other in others
+            for part in ast.walk(other)
+            if isinstance(part, ast.Attribute)
+        }
+        yield from ((name, item.lineno) for name in names if name not in used)
 
 
 def _dotted_parts(node: ast.expr) -> Iterator[str]:

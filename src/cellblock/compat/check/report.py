@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...chat.code.code_replies import CONFIG_KEYS
+from ...overrides import uncalled_overrides
 from ..differences import difference, setting_difference
 from ..modules import CONSTANTS, TOP_MODULES
 from ..names import advice, all_modules, explain_missing, offered_names
@@ -144,6 +145,9 @@ def _note_on_missing(name: str) -> str:
 def _judge_use(reference: Reference, value: Any) -> Iterator[tuple[Verdict, str, str]]:
     """Yield what ours lacks of the attributes and parameters that a program uses."""
     name, is_bound = reference.name, False
+    for override in reference.overrides:
+        if isinstance(value, type) and override in (refused := uncalled_overrides(value)):
+            yield "missing", f"{name}.{override}", refused[override]
     for attribute in reference.attributes[:1]:
         name = f"{name}.{attribute}"
         if (instead := METHODS.get(".".join(name.split(".")[-2:]))) is not None:

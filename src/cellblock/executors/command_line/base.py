@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ...aio.background_loop import background_loop
 from ...blocks import CodeBlock, CodeBlockLike
 from ...cancellation import Token
 from ...events import Event
-from ...languages import LANGUAGES
 from ...results import CodeResult, CommandLineCodeResult
 from ..base import CodeExecutor, RunBlock, validate_blocks
 from ..places.base import PlaceProperties
@@ -37,13 +36,6 @@ class CommandLineExecutor(PlaceProperties, CodeExecutor):
     save_output           save the complete output of each block to a file `output_….txt` in the
                           work folder
     """
-
-    SUPPORTED_LANGUAGES: ClassVar[list[str]] = [
-        name
-        for language in LANGUAGES
-        if language.policy == "execute"
-        for name in (language.name, *language.aliases)
-    ]
 
     if TYPE_CHECKING:
 

@@ -11,10 +11,11 @@ from ...blocks import CodeBlock, action_for_block
 from ...cancellation import Token
 from ...errors import FunctionError
 from ...events import Ended, Event, Output, Started
-from ...languages import LANGUAGES, Language, find_language
+from ...languages import LANGUAGES, Action, Language, find_language
 from ...results import CodeResult, ResultBuilder
 from ...runtime.messages import BlockRequest, RunRequest, RunTerms
 from ...source_text import as_utf_8, with_named_program
+from ..base import unknown_language
 from ..frame_decoder import FrameDecoder
 from ..places.base import Place
 from ..run_options import RunOptions
@@ -31,11 +32,11 @@ async def run_block(
 ) -> AsyncGenerator[Event, None]:
     """Run one block. See `CodeExecutor._run_block`."""
     language = find_language(block.language)
-    settings, policies = place.settings, place.settings.execution_policies
-    action = action_for_block(block, language, policies) if language else "ignore"
+    settings = place.settings
+    action = _action(place, block, language, options) if language else "ignore"
     if language is None or action == "ignore":
         yield Started(number, block.language)
-        yield _unknown_language(number, block) if language is None else Ended(number, 0, "ok")
+        yield unknown_language(number, block) if language is None else Ended(number, 0, "ok")
         return
     workspace = place.workspace
     workspace.check_identity()
@@ -75,14 +76,16 @@ async def run_block(
             )
 
 
+def _action(place: Place, block: CodeBlock, language: Language, options: RunOptions) -> Action:
+    own = options.execution_policies
+    policies = place.settings.execution_policies if own is None else own
+    return action_for_block(block, language, policies)
+
+
 def _request(place: Place, program: Language, file: CodeFile, options: RunOptions) -> BlockRequest:
     job = place.command(program, file.name)._replace(shows_value=options.shows_value)
     write = None if file.written_at is not None else (place.path_in_backend(file.name), file.code)
     return place.program_request(RunRequest(job, place.terms(options, write=write)))
-
-
-def _unknown_language(number: int, block: CodeBlock) -> Ended:
-    return Ended(number, 1, "error", message=f"unknown language {block.language}")
 
 
 async def run_program(

@@ -12,7 +12,7 @@ from ...errors import BackendError, FunctionError
 from ...events import Ended, Event, Started
 from ...languages import find_language
 from ...source_text import source_to_run, with_named_program
-from ..base import RunBlock
+from ..base import RunBlock, unknown_language
 from .base import KernelSettings
 from .connection_info import JupyterConnectable, JupyterConnectionInfo
 from .kernel import Kernel, KernelServer
@@ -102,7 +102,7 @@ async def run_other_language(
     if language is not None and action_for_block(block, language) == "ignore":
         yield Ended(number, 0, "ok")
     else:
-        yield Ended(number, 1, "error", message=f"unknown language {block.language}")
+        yield unknown_language(number, block)
 
 
 def _cell_of_shell(argv: Sequence[str], code: str) -> str:

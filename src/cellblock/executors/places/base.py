@@ -26,7 +26,7 @@ from ...runtime.protocol import Frame
 from ...sandbox.guarantees import Guarantee
 from ..argument_checks import create_folder, shortest
 from ..run_options import RunOptions
-from ..settings import BlockProperties, Config, to_config
+from ..settings import BlockProperties, Config, as_parameters, to_config
 from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import Workspace
 from .settings import PlaceSettings
@@ -276,6 +276,8 @@ class Place(ABC):
 
 class PlaceProperties(BlockProperties[PlaceSettings]):
     """The public properties of an executor that runs blocks in a place."""
+
+    _uncalled_overrides = as_parameters("work_dir bind_dir cleanup_temp_files")
 
     def __init__(self, place: Place) -> None:
         self._place, self._settings = place, place.settings

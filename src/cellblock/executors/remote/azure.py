@@ -21,6 +21,7 @@ from ...limits import LOCAL_LIMITS, Limits
 from ...results import ResultBuilder, SessionCodeResult
 from ...source_text import source_to_run, with_named_program
 from ..argument_checks import check_bool, check_timeout, shortest
+from ..base import unknown_language
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
 from ..jupyter.output_limit import TextOutputLimit
@@ -294,7 +295,7 @@ def _refusal(number: int, block: CodeBlock) -> Ended | None:
     if language is None or language.name not in _LANGUAGES:
         if language is not None and action_for_block(block, language) == "ignore":
             return Ended(number, 0, "ok")
-        return Ended(number, 1, "error", message=f"unknown language {block.language}")
+        return unknown_language(number, block)
     own_name = file_name(block.code)
     if own_name is not None and path_in_session(own_name) is None:
         return Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
