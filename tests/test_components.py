@@ -3,13 +3,21 @@
 import importlib.util
 import json
 import sys
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pytest
+from pydantic import BaseModel
 
-from cellblock.components import Component, ComponentModel, load_component, register_component
+from cellblock.compat import autogen_core
+from cellblock.components import (
+    Component,
+    ComponentModel,
+    load_component,
+    register_component,
+)
 from cellblock.errors import ComponentError
 
 # Written by AutoGen 0.7.5.
@@ -230,3 +238,56 @@ def test_autogen_configuration_loads_as_local_executor(tmp_path: Path) -> None:
     dumped = executor.dump_component()
     assert dumped.provider == "cellblock.LocalCommandLineCodeExecutor"
     assert type(load_component(dumped)) is type(executor)
+
+
+class Label(BaseModel):
+    text: str
+    size: int | None = None
+
+
+class Tag(
+    autogen_core.ComponentBase[Label],  # pyright: ignore[reportUntypedBaseClass] - imported late
+    autogen_core.Component[Label],  # pyright: ignore[reportUntypedBaseClass]
+):
+    component_config_schema = Label
+    component_type = "tag"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _to_config(self) -> Any:
+        return Label(text=self.text)
+
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        assert isinstance(config, Label)
+        return cls(config.text)
+
+
+class BoldTag(Tag):
+    component_label = "Bold"
+    component_description = "A tag in bold."
+
+
+def test_the_form_of_autogens_page_saves_and_loads_by_its_own_class() -> None:
+    model = Tag("red").dump_component()
+    assert (model.config, model.label) == ({"text": "red"}, "Tag")
+    for form in (
+        model,
+        model.to_dict(),
+        ComponentModel.model_validate(json.loads(model.to_json())),
+    ):
+        assert Tag.load_component(form).text == "red"
+        by_expected: Any = autogen_core.ComponentLoader.load_component(form, Tag)
+        assert by_expected.text == "red"
+    bold = BoldTag("b").dump_component()
+    assert (bold.label, bold.description) == ("Bold", "A tag in bold.")
+    for kind in (Component, Box, BoldTag):
+        with pytest.raises(ComponentError, match="register_component"):
+            kind.load_component(model)
+    with pytest.raises(ComponentError, match=r"(?s)configuration of .*Tag' is invalid: .*text"):
+        Tag.load_component(saved(f"{__name__}.Tag", size=1))
+    for parts in ("ComponentToConfig ComponentFromConfig", "ComponentLoader Component"):
+        names = [getattr(autogen_core, name) for name in parts.split()]
+        form = types.new_class("Form", (names[0][Label], names[1]))
+        assert form.__mro__ == (form, Component, object)

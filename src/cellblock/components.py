@@ -7,8 +7,9 @@ among the classes that the caller registered. It is never imported.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from types import GenericAlias
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 from .errors import CellblockError, ComponentError
@@ -73,6 +74,11 @@ class ComponentModel:
         return cls(**values)
 
     @classmethod
+    def model_validate(cls, obj: Mapping[str, Any]) -> ComponentModel:
+        """Return `from_dict(obj)`, under AutoGen's name."""
+        return cls.from_dict(obj)
+
+    @classmethod
     def from_json(cls, text: str | bytes) -> ComponentModel:
         """Return the configuration that `to_json` returned as `text`."""
         try:
@@ -114,22 +120,38 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+class _ComponentAlias(GenericAlias):
+    """`Component[Config]`: a base class, also twice. AutoGen's parts of it are all `Component`."""
+
+    def __mro_entries__(self, bases: Iterable[object]) -> tuple[Any, ...]:
+        origin = self.__origin__
+        same = [base for base in bases if getattr(base, "__origin__", base) is origin]
+        return (origin,) if same[0] is self and origin not in same else ()
+
+
 class Component:
     """An object that can be saved and loaded. Subclasses implement `_to_config` and `_from_config`.
 
     component_type                kind of component, such as "code_executor"
     component_version             increased when the format of the configuration changes
     component_provider_override   provider of a registered class; None means module and class name
+    component_config_schema       a pydantic class, as in AutoGen: `_to_config` returns an object of
+                                  it, and `_from_config` takes one. None: both have JSON values
+    component_description         what the class is, for people; None: its docstring says it
+    component_label               what people call the class; None: its name
     """
 
     component_type: ClassVar[str] = "component"
     component_version: ClassVar[int] = 1
     component_provider_override: ClassVar[str | None] = None
+    component_config_schema: ClassVar[Any] = None
+    component_description: ClassVar[str | None] = None
+    component_label: ClassVar[str | None] = None
 
     def __class_getitem__(cls, parameters: Any) -> Any:
-        """Return the class: `Component[Config]` is a base as in AutoGen."""
+        """Return the class as a base: `Component[Config]`, as in AutoGen."""
         of_generic = getattr(super(), "__class_getitem__", None)
-        return cls if of_generic is None else of_generic(parameters)
+        return _ComponentAlias(cls, parameters) if of_generic is None else of_generic(parameters)
 
     def dump_component(self) -> ComponentModel:
         """Return a configuration from which an equal component can be loaded.
@@ -143,9 +165,11 @@ class Component:
             component_type=cls.component_type,
             version=cls.component_version,
             component_version=cls.component_version,
-            description=(cls.__doc__ or "").strip().partition("\n")[0] or None,
-            label=cls.__name__,
-            config=self._to_config(),
+            description=cls.component_description
+            or (cls.__doc__ or "").strip().partition("\n")[0]
+            or None,
+            label=cls.component_label or cls.__name__,
+            config=_values_of(self._to_config()),
         )
 
     @classmethod
@@ -153,11 +177,11 @@ class Component:
         """Return the component that `model` describes.
 
         `model` is a configuration, its values or its JSON text. AutoGen's configurations are
-        accepted too. Raise `ComponentError` if the class is not on the allow-list, or is not a
-        subclass of this class and of `expected`.
+        accepted too. Raise `ComponentError` if the class is not on the allow-list, this class or
+        `expected`, or is not a subclass of both.
         """
         saved = _to_model(model)
-        found = _find_class(saved.provider)
+        found = _find_class(saved.provider, cls, expected)
         for kind in (cls, expected or cls):
             if not issubclass(found, kind):
                 raise ComponentError(f"{saved.provider!r} is not a {kind.__name__}.")
@@ -187,7 +211,10 @@ class Component:
             )
         if version < installed:
             return cls._from_config_past_version(saved.config, version)
-        return cls._from_config(saved.config)
+        schema = cls.component_config_schema
+        return cls._from_config(
+            saved.config if schema is None else schema.model_validate(saved.config)
+        )
 
     def _to_config(self) -> dict[str, object]:
         """Return the values that `_from_config` needs, as JSON values."""
@@ -260,8 +287,8 @@ def _to_model(saved: SavedComponent) -> ComponentModel:
     return ComponentModel.from_dict(cast(Mapping[str, Any], values))
 
 
-def _find_class(provider: str) -> type[Component]:
-    """Return the class that the allow-list has under `provider`."""
+def _find_class(provider: str, *given: type[Any] | None) -> type[Component]:
+    """Return the class that the allow-list has under `provider`, or that of the `given` ones."""
     if path := _BUILT_IN.get(provider):
         # This module is below the executors in the layers, so it imports them by name, on demand.
         from importlib import import_module
@@ -270,6 +297,9 @@ def _find_class(provider: str) -> type[Component]:
         return getattr(import_module(module), name)
     if cls := _registered.get(provider):
         return cls
+    for cls in given:
+        if cls is not None and issubclass(cls, Component) and _default_provider(cls) == provider:
+            return cls
     raise ComponentError(
         f"{provider!r} is not on the list of classes that may be loaded. If you trust the class, "
         "import it and allow it first: cellblock.components.register_component(TheClass)."
@@ -282,8 +312,8 @@ def _provider_of(cls: type[Component]) -> str:
         if path == _import_path(cls):
             return provider
     name = _default_provider(cls)
-    if _registered.get(name) is cls:
-        return name
+    if _registered.get(name) is cls or cls.component_config_schema is not None:
+        return name  # AutoGen's form loads by the class itself, or when it is registered
     raise ComponentError(
         f"The component {cls.__qualname__} cannot be saved: {name!r} is not on the list of classes "
         "that may be loaded. Allow it first: "
@@ -297,8 +327,15 @@ def _default_provider(cls: type[Component]) -> str:
     return override or f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _import_path(cls: type[Component]) -> str:
+def _import_path(cls: type[Any]) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _values_of(config: Any) -> dict[str, object]:
+    """Return a configuration as values: a pydantic object, as in AutoGen, or values."""
+    if isinstance(config, Mapping):
+        return dict(cast("Mapping[str, object]", config))
+    return config.model_dump(mode="json", exclude_none=True)
 
 
 def _json_copy(config: Mapping[str, object], provider: str) -> dict[str, Any]:

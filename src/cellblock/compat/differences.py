@@ -29,9 +29,10 @@ _VERSION_7 = {
         "A time limit or a cancelled token is a result and no exception. No block runs after one "
         "that fails. sh and bash blocks run."
     ),
-    "ComponentModel": "Only registered classes are loaded.",
-    "Component": "Only registered classes are loaded.",
-    "ComponentBase": "Only registered classes are loaded.",
+    **dict.fromkeys(
+        ("Component", "ComponentBase", "ComponentLoader", "ComponentModel"),
+        "Only registered classes are loaded, and the one whose load_component is called.",
+    ),
     "EVENT_LOGGER_NAME": _NO_LOG,
     "ROOT_LOGGER_NAME": _NO_LOG,
     "TRACE_LOGGER_NAME": _NO_LOG,

@@ -149,7 +149,10 @@ _VERSION_2: dict[str, dict[str, str]] = {
 
 _VERSION_7: dict[str, dict[str, str]] = {
     "autogen_core": {
-        "": "CancellationToken Component ComponentBase=Component ComponentModel",
+        "": (
+            "CancellationToken Component ComponentBase=Component ComponentFromConfig=Component "
+            "ComponentLoader=Component ComponentModel ComponentToConfig=Component"
+        ),
         "models": "CacheStore FunctionCall Image InMemoryStore",
         "message_runtime": (
             "AgentId AgentRuntime AgentType DefaultSubscription DefaultTopicId MessageContext "

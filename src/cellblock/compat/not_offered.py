@@ -139,8 +139,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
             "DefaultInterventionHandler DropMessage InterventionHandler"
         ),
         "Derive the class from cellblock.Component.": (
-            "ComponentFromConfig ComponentLoader ComponentSchemaType ComponentToConfig "
-            "ComponentType is_component_class is_component_instance"
+            "ComponentSchemaType ComponentType is_component_class is_component_instance"
         ),
         _OWN_SPANS: "trace_create_agent_span trace_invoke_agent_span trace_tool_span",
     },
