@@ -64,6 +64,13 @@ _CLASSES: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("models.cassette", "cellblock.models", "", "CassetteChatCompletionClient"),
     ("models.cache", "cellblock.models", "autogen_ext.models.cache", "ChatCompletionCache"),
+    ("models.cache_stores", "cellblock.models", "autogen_core", "InMemoryStore"),
+    (
+        "models.cache_stores",
+        "cellblock.models",
+        "autogen_ext.cache_store.diskcache",
+        "DiskCacheStore",
+    ),
     (
         "models.contexts",
         "cellblock.models",

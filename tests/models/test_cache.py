@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import diskcache
 import pytest
@@ -270,3 +270,38 @@ def test_a_cache_in_a_folder_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_a_cache_with_a_store_object_is_not_saved() -> None:
     with pytest.raises(ComponentError, match="Pass a folder"):
         ChatCompletionCache(model("one"), Store()).dump_component()
+
+
+async def test_stores_are_saved_and_loaded_and_unpickle_nothing(tmp_path: Path) -> None:
+    with diskcache.Cache(tmp_path) as disk:
+        store = DiskCacheStore[Any](disk)
+        values: dict[str, Any] = {"text": "one", "number": 42, "long": "x" * 100_000}
+        for key, value in values.items():
+            store.set(key, value)
+        store.set("pickled", ["a list"])
+        cache = ChatCompletionCache(model("one"), DiskCacheStore(disk))
+        await cache.create(HELLO)
+        saved, saved_cache = store.dump_component(), cache.dump_component()
+    loaded = DiskCacheStore[Any].load_component(saved)
+    assert {key: loaded.get(key) for key in values} == values
+    assert loaded.get("pickled") is None  # it could be any code
+    theirs = {
+        "provider": "autogen_ext.cache_store.diskcache.DiskCacheStore",
+        "component_type": "cache_store",
+        "config": {"directory": str(tmp_path)},
+    }
+    again = load_component(theirs)
+    assert isinstance(again, DiskCacheStore)
+    again_cache = ChatCompletionCache.load_component(saved_cache)
+    assert (await again_cache.create(HELLO)).cached
+    await again_cache.close()
+    for each in (loaded, cast(DiskCacheStore[Any], again)):
+        each.close()
+    memory = ChatCompletionCache(model("one"), InMemoryStore()).dump_component()
+    assert load_component(memory).dump_component() == memory
+
+
+def test_the_old_name_of_model_info_warns() -> None:
+    client = ChatCompletionCache(model("one"))
+    with pytest.warns(DeprecationWarning, match="use model_info instead"):
+        assert client.capabilities == client.model_info

@@ -23,7 +23,7 @@ _ONE_PROCESS = "Agents run in one process: use SingleThreadedAgentRuntime and Ro
 _NO_LOGS = "The events of an agent's run_stream say what it did."
 _OWN_SPANS = "Agents and tools begin their spans themselves."
 _USE_CONFIGURATION = "Pass the parameters of the class itself."
-_DISK_STORE = "Pass a folder, or the diskcache.Cache itself, as the store of ChatCompletionCache."
+_DISK_STORE = "Pass a folder, or a DiskCacheStore, as the store of ChatCompletionCache."
 _FIXED_IN_CODE = "Replace the call by code of yours."
 _RUN_EVENTS = (
     "ChatResult has the messages and the cost; models.CassetteChatCompletionClient records."

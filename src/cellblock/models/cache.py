@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self, cast
 
 from pydantic import ValidationError
 
-from ..components import SavedComponent
+from ..components import Component, SavedComponent, load_component
 from ..errors import ComponentError
-from .cache_stores import CacheStore, InMemoryStore
+from .cache_stores import CacheStore, DiskCacheStore, InMemoryStore
 from .client import ChatCompletionClient, with_parameters_of
 from .disk_cache import DiskCache
 from .forwarding import ForwardingClient
@@ -44,7 +44,8 @@ class ChatCompletionCache(ForwardingClient):
     ) -> None:
         super().__init__(client)
         self._folder = Path(store) if isinstance(store, str | os.PathLike) else None
-        self._is_saveable = store is None or self._folder is not None
+        self._owned_store: DiskCacheStore[str] | None = None
+        self._given_store = None if self._folder is not None else store
         self._store = _open_store(store)
         self._client_values = _configuration_of(client)
 
@@ -99,30 +100,33 @@ class ChatCompletionCache(ForwardingClient):
         self._store.set(key, answer.model_dump_json())
 
     async def close(self) -> None:
-        """Close the client, and the files of a folder. The cache stays usable."""
+        """Close the client, and a store that was loaded with the cache."""
         await super().close()
-        if self._folder is not None:
-            cast(Any, self._store).close()
+        if self._owned_store is not None:
+            self._owned_store.close()
 
     def _to_config(self) -> dict[str, object]:
-        if not self._is_saveable:
-            raise ComponentError(
-                "A ChatCompletionCache with a store object cannot be saved. "
-                "Pass a folder as store=."
-            )
-        folder = None if self._folder is None else str(self._folder)
-        return {"client": self.client.dump_component().to_dict(), "store": folder}
+        store: object = None if self._folder is None else str(self._folder)
+        if self._given_store is not None:
+            if not isinstance(self._given_store, Component):
+                raise ComponentError(
+                    "A ChatCompletionCache with a store of your own cannot be saved. "
+                    "Pass a folder or a DiskCacheStore as store=."
+                )
+            store = self._given_store.dump_component().to_dict()
+        return {"client": self.client.dump_component().to_dict(), "store": store}
 
     @classmethod
     def _from_config(cls, config: Mapping[str, object]) -> Self:
-        store = config.get("store")
-        if not (store is None or isinstance(store, str)):
-            raise ComponentError(
-                f"A saved cache can have a folder as its store, not {store!r:.200}."
-            )
-        return cls(
-            ChatCompletionClient.load_component(cast(SavedComponent, config["client"])), store
-        )
+        store: Any = config.get("store")
+        if isinstance(store, Mapping):
+            store = load_component(cast(SavedComponent, store))
+        if not (store is None or isinstance(store, str | InMemoryStore | DiskCacheStore)):
+            raise ComponentError(f"A saved cache can have a folder or a store, not {store!r:.200}.")
+        client = ChatCompletionClient.load_component(cast(SavedComponent, config["client"]))
+        cache = cls(client, cast("str | CacheStore | None", store))
+        cache._owned_store = store if isinstance(store, DiskCacheStore) else None
+        return cache
 
 
 def _open_store(store: CacheStore | str | os.PathLike[str] | None) -> CacheStore:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Protocol, Self, cast
 
 from typing_extensions import TypeVar
+
+from ..components import Component
+from ..errors import ComponentError
 
 T = TypeVar("T", default=str)
 T_contra = TypeVar("T_contra", contravariant=True, default=str)
@@ -25,8 +30,10 @@ class CacheStore(Protocol[T_contra]):
         ...
 
 
-class InMemoryStore(Generic[T]):
-    """A store that ends with the process."""
+class InMemoryStore(Component, Generic[T]):
+    """A store that ends with the process. A saved one is empty."""
+
+    component_type: ClassVar[str] = "cache_store"
 
     def __init__(self) -> None:
         self.store: dict[str, T] = {}
@@ -39,9 +46,22 @@ class InMemoryStore(Generic[T]):
         """Keep `value` under `key`."""
         self.store[key] = value
 
+    def _to_config(self) -> dict[str, object]:
+        return {}
 
-class DiskCacheStore(Generic[T]):
-    """A store in `cache_instance`, a `diskcache.Cache`, which the caller closes."""
+    @classmethod
+    def _from_config(cls, config: Mapping[str, object]) -> Self:
+        return cls()
+
+
+class DiskCacheStore(Component, Generic[T]):
+    """A store in `cache_instance`, a `diskcache.Cache`, which stays open until `close`.
+
+    One that is loaded from a configuration reads only texts, numbers and bytes of the folder that
+    the configuration names: `diskcache` would execute what it unpickles.
+    """
+
+    component_type: ClassVar[str] = "cache_store"
 
     def __init__(self, cache_instance: Any) -> None:
         self.cache = cache_instance
@@ -53,3 +73,28 @@ class DiskCacheStore(Generic[T]):
     def set(self, key: str, value: T) -> None:
         """Keep `value` under `key`."""
         self.cache.set(key, value)
+
+    def close(self) -> None:
+        """Close the `diskcache.Cache`."""
+        self.cache.close()
+
+    def _to_config(self) -> dict[str, object]:
+        return {"directory": os.fspath(self.cache.directory)}
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, object]) -> Self:
+        try:
+            from diskcache import Cache
+            from diskcache.core import MODE_PICKLE, Disk
+        except ImportError as error:
+            raise ComponentError(
+                "A DiskCacheStore needs the package diskcache. "
+                "Install it: pip install 'cellblock[cache]'"
+            ) from error
+
+        class PlainDisk(Disk):
+            def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> Any:
+                disk = cast(Any, super())
+                return None if mode == MODE_PICKLE else disk.fetch(mode, filename, value, read)
+
+        return cls(Cache(str(config["directory"]), disk=PlainDisk))

@@ -157,3 +157,10 @@ class ChatCompletionClient(Component, ABC):
     @abstractmethod
     def model_info(self) -> ModelInfo:
         """What the model can do."""
+
+    @property
+    def capabilities(self) -> ModelInfo:
+        """Deprecated: `model_info`, under the name that AutoGen had before 0.4.7."""
+        message = "capabilities is deprecated, use model_info instead"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.model_info
