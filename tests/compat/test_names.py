@@ -135,10 +135,9 @@ def test_the_nearest_name_is_the_same_or_a_similar_one() -> None:
 
 
 def test_advice_comes_before_a_similar_name() -> None:
-    message = explain_missing("autogen_core.DefaultInterventionHandler")
+    message = explain_missing("autogen_core.models.ModelCapabilities")
     assert message == (
-        "Cellblock does not offer autogen_core.DefaultInterventionHandler. "
-        "Refuse a message in the handler itself: raise CantHandleException."
+        "Cellblock does not offer autogen_core.models.ModelCapabilities. Use ModelInfo."
     )
 
 

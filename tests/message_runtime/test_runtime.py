@@ -12,9 +12,12 @@ import pytest
 from cellblock import CancellationToken
 from cellblock.message_runtime import (
     AgentId,
+    DefaultInterventionHandler,
     DefaultSubscription,
     DefaultTopicId,
+    DropMessage,
     MessageContext,
+    MessageDroppedException,
     RoutedAgent,
     SingleThreadedAgentRuntime,
     default_subscription,
@@ -58,7 +61,7 @@ class Recorder(RoutedAgent):
 
 def run_with_agents(
     work: Callable[[SingleThreadedAgentRuntime], Coroutine[Any, Any, None]],
-    **options: bool,
+    **options: Any,
 ) -> None:
     async def main() -> None:
         runtime = SingleThreadedAgentRuntime(**options)
@@ -229,3 +232,59 @@ def test_a_default_subscription_takes_the_arguments_of_autogen() -> None:
     assert DefaultSubscription(agent_type="reader").topic_type == "default"
     with pytest.raises(ValueError, match="agent_type"):
         DefaultSubscription()
+
+
+# intervention handlers
+
+
+class Censor(DefaultInterventionHandler):
+    """Change, drop or refuse messages and answers, by their text."""
+
+    async def on_send(
+        self, message: Any, *, message_context: MessageContext, recipient: AgentId
+    ) -> Any:
+        assert (message_context.topic_id, recipient) == (None, AgentId("recorder", "default"))
+        return self._changed(message)
+
+    async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any:
+        assert message_context.topic_id is not None
+        return self._changed(message)
+
+    async def on_response(self, message: Any, *, sender: AgentId, recipient: AgentId | None) -> Any:
+        return DropMessage if "secret" in message else f"{message}!"
+
+    def _changed(self, message: Text) -> Any:
+        match message.content:
+            case "drop":
+                return DropMessage()
+            case "raise":
+                raise ValueError("refused")
+            case "nothing":
+                return None
+            case text:
+                return Text(text.upper() if text == "shout" else text)
+
+
+async def test_intervention_handlers_change_and_drop_messages_and_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime = SingleThreadedAgentRuntime(intervention_handlers=[Censor()])
+    await Recorder.register(runtime, "recorder", Recorder)
+    runtime.start()
+    recorder = AgentId("recorder", "default")
+    assert await runtime.send_message(Text("shout"), recorder) == f"got {Text('SHOUT')}!"
+    for text, error in (("drop", MessageDroppedException), ("secret", MessageDroppedException)):
+        with pytest.raises(error, match="Censor dropped"):
+            await runtime.send_message(Text(text), recorder)
+    with pytest.raises(ValueError, match="refused"):
+        await runtime.send_message(Text("raise"), recorder)
+    with pytest.warns(RuntimeWarning, match="on_send returned None"):
+        await runtime.send_message(Text("nothing"), recorder)
+    for text in ("drop", "raise", "shout"):
+        await runtime.publish_message(Text(text), DefaultTopicId())
+    await runtime.stop_when_idle()
+    agent = await runtime.try_get_underlying_agent_instance(recorder, Recorder)
+    texts = ["SHOUT", "secret", "nothing", "SHOUT"]
+    assert agent.seen == [f"{Text(text)} from None" for text in texts]
+    assert "refused" in caplog.text
+    await runtime.close()

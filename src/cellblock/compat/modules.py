@@ -155,13 +155,16 @@ _VERSION_7: dict[str, dict[str, str]] = {
         ),
         "models": "CacheStore FunctionCall Image InMemoryStore",
         "message_runtime": (
-            "AgentId AgentRuntime AgentType DefaultSubscription DefaultTopicId MessageContext "
-            "RoutedAgent SingleThreadedAgentRuntime TopicId TypeSubscription default_subscription "
-            "event message_handler rpc type_subscription"
+            "AgentId AgentRuntime AgentType DefaultInterventionHandler DefaultSubscription "
+            "DefaultTopicId DropMessage InterventionHandler MessageContext RoutedAgent "
+            "SingleThreadedAgentRuntime TopicId TypeSubscription default_subscription event "
+            "message_handler rpc type_subscription"
         ),
     },
     "autogen_core.code_executor": {"": f"CodeBlock CodeExecutor CodeResult {_FUNCTIONS}"},
-    "autogen_core.exceptions": {"message_runtime": "CantHandleException UndeliverableException"},
+    "autogen_core.exceptions": {
+        "message_runtime": "CantHandleException MessageDroppedException UndeliverableException"
+    },
     "autogen_core.model_context": {
         "models": (
             "BufferedChatCompletionContext ChatCompletionContext HeadAndTailChatCompletionContext "

@@ -135,9 +135,6 @@ _VERSION_7: dict[str, dict[str, str]] = {
             "PROTOBUF_DATA_CONTENT_TYPE Subscription SubscriptionInstantiationContext "
             "TypePrefixSubscription UnknownPayload try_get_known_serializers_for_type"
         ),
-        "Refuse a message in the handler itself: raise CantHandleException.": (
-            "DefaultInterventionHandler DropMessage InterventionHandler"
-        ),
         "Derive the class from cellblock.Component.": (
             "ComponentSchemaType ComponentType is_component_class is_component_instance"
         ),
@@ -145,7 +142,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
     },
     "autogen_core.code_executor": {"Annotate with str | ImportFromModule | Alias.": "Import"},
     "autogen_core.exceptions": {
-        _ONE_PROCESS: "MessageDroppedException NotAccessibleError",
+        _ONE_PROCESS: "NotAccessibleError",
     },
     "autogen_core.logging": {_NO_LOGS: "*"},
     "autogen_core.memory": {_NO_MEMORY: "*"},

@@ -6,7 +6,15 @@ The names are those of `autogen_core` 0.7.5.
 from .agent_runtime import AgentRuntime
 from .ids import AgentId, AgentType, DefaultTopicId, MessageContext, TopicId
 from .routed_agent import RoutedAgent, event, message_handler, rpc
-from .runtime import CantHandleException, SingleThreadedAgentRuntime, UndeliverableException
+from .runtime import (
+    CantHandleException,
+    DefaultInterventionHandler,
+    DropMessage,
+    InterventionHandler,
+    MessageDroppedException,
+    SingleThreadedAgentRuntime,
+    UndeliverableException,
+)
 from .subscriptions import (
     DefaultSubscription,
     TypeSubscription,
@@ -19,9 +27,13 @@ __all__ = [
     "AgentRuntime",
     "AgentType",
     "CantHandleException",
+    "DefaultInterventionHandler",
     "DefaultSubscription",
     "DefaultTopicId",
+    "DropMessage",
+    "InterventionHandler",
     "MessageContext",
+    "MessageDroppedException",
     "RoutedAgent",
     "SingleThreadedAgentRuntime",
     "TopicId",

@@ -7,9 +7,10 @@ import contextlib
 import inspect
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ..aio.running_loop import running_loop
 from ..cancellation import CancellationToken
@@ -29,6 +30,54 @@ class UndeliverableException(Exception):
 
 class CantHandleException(Exception):
     """Raised by a handler to refuse a message."""
+
+
+class MessageDroppedException(Exception):
+    """An intervention handler has dropped the message, or the answer to it."""
+
+
+class DropMessage:
+    """What an intervention handler returns to drop a message: this class, or an object of it."""
+
+
+class InterventionHandler(Protocol):
+    """Sees every message before it is delivered, and every answer.
+
+    Each method returns the message, changed or not, or `DropMessage`. None changes nothing, with a
+    `RuntimeWarning`.
+    """
+
+    async def on_send(
+        self, message: Any, *, message_context: MessageContext, recipient: AgentId
+    ) -> Any:
+        """Change a message to one agent. The sender gets what is raised here."""
+        ...
+
+    async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any:
+        """Change a message to a topic. What is raised here is logged, and drops the message."""
+        ...
+
+    async def on_response(self, message: Any, *, sender: AgentId, recipient: AgentId | None) -> Any:
+        """Change the answer of `sender` to `recipient`, which gets what is raised here."""
+        ...
+
+
+class DefaultInterventionHandler(InterventionHandler):
+    """Changes nothing. Subclasses override what they need."""
+
+    async def on_send(
+        self, message: Any, *, message_context: MessageContext, recipient: AgentId
+    ) -> Any:
+        """Return `message`."""
+        return message
+
+    async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any:
+        """Return `message`."""
+        return message
+
+    async def on_response(self, message: Any, *, sender: AgentId, recipient: AgentId | None) -> Any:
+        """Return `message`."""
+        return message
 
 
 @dataclass
@@ -59,9 +108,17 @@ class SingleThreadedAgentRuntime(AgentRuntime):
 
     An exception of a handler whose reply is not awaited ends the runtime, and `stop`, `stop_when`
     and `stop_when_idle` raise it. With `ignore_unhandled_exceptions` it is logged instead.
+
+    Each of `intervention_handlers` gets the messages as the one before it has changed them.
     """
 
-    def __init__(self, *, ignore_unhandled_exceptions: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        intervention_handlers: Sequence[InterventionHandler] | None = None,
+        ignore_unhandled_exceptions: bool = True,
+    ) -> None:
+        self._intervention_handlers = intervention_handlers or ()
         self._ignores_exceptions = ignore_unhandled_exceptions
         self._registrations: dict[str, _Registration] = {}
         self._subscriptions: list[TypeSubscription] = []
@@ -147,6 +204,9 @@ class SingleThreadedAgentRuntime(AgentRuntime):
             )
         answer: asyncio.Future[Any] = running_loop().create_future()
         context = _context(sender, None, cancellation_token, message_id)
+        message = await self._intervene(
+            "on_send", message, message_context=context, recipient=recipient
+        )
         context.cancellation_token.link_future(answer)
         await self._queue.put(_Delivery(message, recipient, context, answer))
         if self._loop_task is None:
@@ -168,6 +228,13 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         """See `AgentRuntime.publish_message`."""
         _check_address("topic_id", topic_id, TopicId)
         context = _context(sender, topic_id, cancellation_token, message_id)
+        try:
+            message = await self._intervene("on_publish", message, message_context=context)
+        except MessageDroppedException:
+            return
+        except Exception:  # a handler may raise anything
+            _log.exception("An intervention handler failed on a message to %s", topic_id)
+            return
         recipients = {
             each.map_to_agent(topic_id): None
             for each in self._subscriptions
@@ -176,6 +243,23 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         for recipient in recipients:
             if recipient != sender:
                 await self._queue.put(_Delivery(message, recipient, context))
+
+    async def _intervene(self, method: str, message: Any, **details: Any) -> Any:
+        """Return `message` as the handlers change it. Raise `MessageDroppedException`."""
+        for handler in self._intervention_handlers:
+            changed = await getattr(handler, method)(message, **details)
+            if changed is DropMessage or isinstance(changed, DropMessage):
+                raise MessageDroppedException(f"{type(handler).__name__} dropped the message.")
+            if changed is not None:
+                message = changed
+            elif message is not None:
+                warnings.warn(
+                    f"{type(handler).__name__}.{method} returned None, which changes nothing. "
+                    "Return the message, or DropMessage.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return message
 
     # running
 
@@ -263,6 +347,13 @@ class SingleThreadedAgentRuntime(AgentRuntime):
             with continued(envelope.sent_in), _handler_span(envelope.recipient):
                 result = await _or_cancelled(
                     agent.on_message(envelope.message, envelope.context), answer
+                )
+            if answer is not None:
+                result = await self._intervene(
+                    "on_response",
+                    result,
+                    sender=envelope.recipient,
+                    recipient=envelope.context.sender,
                 )
         except asyncio.CancelledError:
             if answer is not None:
