@@ -29,6 +29,13 @@ def test_the_parameters_and_defaults_are_autogens() -> None:
     assert (chat.speaker_selection_method, chat.allow_repeat_speaker) == ("auto", True)
 
 
+def test_an_empty_prompt_is_none() -> None:
+    for prompt in ("", None):
+        chat = GroupChat(agents=speakers(), messages=[], select_speaker_prompt_template=prompt)
+        assert chat.select_speaker_prompt_template is None
+        assert chat.select_speaker_prompt() is None
+
+
 def test_messages_get_the_name_of_the_speaker_and_text_as_content() -> None:
     a = scripted("a")
     chat = GroupChat([a], [])

@@ -48,6 +48,15 @@ def test_asynchronous_chats_run_the_asynchronous_hooks() -> None:
     assert b.chat_messages[a][1]["content"] == "> ['hi', 'more?']"
 
 
+def test_a_synchronous_hook_of_an_asynchronous_chat_warns_and_runs() -> None:
+    a, b = agent(), agent("b")
+    with pytest.warns(UserWarning, match="Hook 'shout' is synchronous, but it's being registered"):
+        a.register_hook("a_process_last_received_message", shout)
+    with console():
+        asyncio.run(b.a_send("hi", a, request_reply=True))
+    assert b.chat_messages[a][1]["content"] == "['hi!']"
+
+
 def test_bad_hooks_are_refused() -> None:
     a = agent()
     with pytest.raises(AssertionError, match="nope is not a hookable method"):

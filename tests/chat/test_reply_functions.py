@@ -88,6 +88,13 @@ def test_a_function_that_raises_is_named_and_loses_no_message() -> None:
     assert a.last_message(b) == {"content": "hi", "role": "user", "name": "b"}
 
 
+def test_a_list_of_final_and_reply_counts() -> None:
+    a = agent()
+    a.register_reply([Agent, None], lambda *_, **__: [True, "hi"])
+    assert a.generate_reply([TEXT]) == "hi"
+    assert asyncio.run(a.a_generate_reply([TEXT])) == "hi"
+
+
 def test_a_function_must_return_final_and_reply() -> None:
     a = agent()
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cellblock.chat import GroupChat
+from cellblock.chat.groups.speaker_transitions import visualize_speaker_transitions_dict
 from tests.chat.group import manager_of, said, speakers
 from tests.chat.scripted import scripted
 
 A, B, C = speakers()
 D = scripted("d")
+
+
+def test_transitions_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib").use("svg")
+    picture = tmp_path / "graph.svg"
+    visualize_speaker_transitions_dict({A: [B], B: [A, B]}, [A, B, C], export_path=picture)
+    assert "<svg" in picture.read_text()
 
 
 def test_what_looks_like_a_mistake_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cellblock.errors import FunctionError
+from cellblock.functions.imports import import_line
 from cellblock.functions.module import (
     FUNCTION_PROMPT_TEMPLATE,
     Alias,
@@ -198,9 +199,12 @@ def test_invalid_packages_are_refused() -> None:
             with_requirements(packages)
 
 
-def test_imported_names_must_be_a_list() -> None:
-    with pytest.raises(FunctionError, match="must be a list of names"):
-        ImportFromModule("math", "sqrt")
+def test_one_imported_name_needs_no_list() -> None:
+    pandas, alias = ImportFromModule("pandas", "DataFrame"), Alias("DataFrame", "df")
+    assert pandas == ImportFromModule("pandas", ["DataFrame"])
+    assert import_line(pandas) == "from pandas import DataFrame"
+    line = import_line(ImportFromModule("pandas", alias))
+    assert line == "from pandas import DataFrame as df"
     assert ImportFromModule("math", ["sqrt"]) == ImportFromModule("math", ("sqrt",))
 
 

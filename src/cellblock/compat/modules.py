@@ -130,7 +130,9 @@ _VERSION_2: dict[str, dict[str, str]] = {
         ),
     },
     "autogen.graph_utils": {
-        "chat.groups.speaker_transitions": ("check_graph_validity invert_disallowed_to_allowed")
+        "chat.groups.speaker_transitions": (
+            "check_graph_validity invert_disallowed_to_allowed visualize_speaker_transitions_dict"
+        )
     },
     "autogen.io": {"chat.io": "IOConsole IOStream InputStream OutputStream"},
     "autogen.io.base": {"chat.io": "IOStream InputStream OutputStream"},

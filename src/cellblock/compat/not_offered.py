@@ -87,7 +87,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.extensions": {"It is empty in AutoGen.": "*"},
     "autogen.formatting_utils": {"Print the text without colours.": "*"},
     "autogen.function_utils": {_FIXED_IN_CODE: "T"},
-    "autogen.graph_utils": {_FIXED_IN_CODE: "has_self_loops visualize_speaker_transitions_dict"},
+    "autogen.graph_utils": {_FIXED_IN_CODE: "has_self_loops"},
     "autogen.io": {"Write an IOStream of yours.": "IOWebsockets"},
     "autogen.io.websockets": {"Write an IOStream of yours.": "*"},
     "autogen.logger": {_RUN_EVENTS: "*"},

@@ -20,17 +20,15 @@ class Alias:
 
 @dataclass(frozen=True)
 class ImportFromModule:
-    """`from module import imports`."""
+    """`from module import imports`. A single name or `Alias` stands for a list of it."""
 
     module: str
     imports: Sequence[str | Alias]
 
-    def __post_init__(self) -> None:
-        if isinstance(self.imports, str):
-            raise FunctionError(
-                f"ImportFromModule.imports must be a list of names, not {self.imports!r}."
-            )
-        object.__setattr__(self, "imports", tuple(self.imports))
+    def __init__(self, module: str, imports: Sequence[str | Alias] | Alias) -> None:
+        names = (imports,) if isinstance(imports, str | Alias) else tuple(imports)
+        object.__setattr__(self, "module", module)
+        object.__setattr__(self, "imports", names)
 
 
 Import = str | ImportFromModule | Alias

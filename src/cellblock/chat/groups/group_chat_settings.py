@@ -94,6 +94,8 @@ class GroupChatSettings:
         ):
             if not getattr(self, name):
                 raise ValueError(f"{name} cannot be empty or None.")
+        # Both mean that the conversation itself is the question.
+        self.select_speaker_prompt_template = self.select_speaker_prompt_template or None
         self._check_retries()
         if not isinstance(cast(object, self.select_speaker_auto_verbose), bool):
             raise ValueError("select_speaker_auto_verbose cannot be None or non-bool")

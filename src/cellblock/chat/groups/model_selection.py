@@ -40,10 +40,10 @@ class ModelSelection(GroupChatSettings):
             roles=self._participant_roles(agents), agentlist=self._agent_list(agents)
         )
 
-    def select_speaker_prompt(self, agents: list[Agent] | None = None) -> str:
-        """Return the question that follows the conversation, empty without a template."""
-        template = self.select_speaker_prompt_template or ""
-        return template.format(agentlist=self._agent_list(agents))
+    def select_speaker_prompt(self, agents: list[Agent] | None = None) -> str | None:
+        """Return the question that follows the conversation, None without a template."""
+        template = self.select_speaker_prompt_template
+        return template and template.format(agentlist=self._agent_list(agents))
 
     def _agent_list(self, agents: list[Agent] | None) -> str:
         return str([agent.name for agent in (self.agents if agents is None else agents)])
@@ -96,7 +96,7 @@ class ModelSelection(GroupChatSettings):
     ) -> ChatMessage:
         """Return the question; without a template it is the last message, taken off `history`."""
         if self.select_speaker_prompt_template or not history:
-            return self._question(self.select_speaker_prompt(agents))
+            return self._question(self.select_speaker_prompt(agents) or "")
         return history.pop()
 
     def _question(self, text: str) -> ChatMessage:

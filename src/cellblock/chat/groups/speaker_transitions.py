@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, cast
 
 from ..agent import Agent
@@ -74,6 +76,34 @@ def check_graph_validity(
                 agent.name,
                 sorted(duplicates),
             )
+
+
+def visualize_speaker_transitions_dict(
+    speaker_transitions_dict: Mapping[Agent, list[Agent]],
+    agents: Sequence[Agent],
+    export_path: str | os.PathLike[str] | None = None,
+) -> None:
+    """Draw the transitions as arrows between the names of `agents`, and show or save the picture.
+
+    Raise `ImportError` without networkx and matplotlib.
+    """
+    try:
+        plt: Any = import_module("matplotlib.pyplot")
+        nx: Any = import_module("networkx")
+    except ImportError as error:
+        raise ImportError(
+            "The picture needs networkx and matplotlib. "
+            "Install them: pip install networkx matplotlib"
+        ) from error
+    graph = nx.DiGraph()
+    graph.add_nodes_from(agent.name for agent in agents)
+    for agent, followers in speaker_transitions_dict.items():
+        graph.add_edges_from((agent.name, other.name) for other in followers)
+    nx.draw(graph, with_labels=True, font_weight="bold")
+    if export_path is None:
+        plt.show()
+    else:
+        plt.savefig(export_path)
 
 
 def _check_shape(transitions: object, agents: Sequence[Agent], what: str) -> None:

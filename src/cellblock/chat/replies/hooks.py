@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -34,10 +35,17 @@ class Hooks:
         """Add `hook` to those of `name`; see `ConversableAgent.register_hook`."""
         assert name in self.lists, f"{name} is not a hookable method."
         assert hook not in self.lists[name], f"{hook} is already registered as a hook."
-        if inspect.iscoroutinefunction(hook) and not name.startswith("a_"):
+        is_async = inspect.iscoroutinefunction(hook)
+        if is_async and not name.startswith("a_"):
             raise TypeError(
                 f"The hook {_name(hook)!r} is asynchronous. "
                 f"Register it for 'a_{name}', or pass a synchronous function."
+            )
+        if not is_async and name.startswith("a_"):
+            warnings.warn(
+                f"Hook {_name(hook)!r} is synchronous, but it's being registered in a asynchronous "
+                f"context ({name!r}). It runs, and holds up the event loop until it returns.",
+                stacklevel=4,
             )
         self.lists[name].append(hook)
 

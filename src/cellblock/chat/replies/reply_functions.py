@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, cast
 
@@ -210,6 +210,7 @@ def _name(function: ReplyFunction) -> str:
 
 
 def _final_and_reply(result: Any) -> tuple[bool, Any]:
-    if not isinstance(result, tuple) or len(cast(tuple[Any, ...], result)) != 2:
+    if not isinstance(result, tuple | list) or len(cast(Sequence[Any], result)) != 2:
         raise TypeError(f"A reply function must return (final, reply), not {result!r}.")
-    return cast(tuple[bool, Any], result)
+    final, reply = cast(Sequence[Any], result)
+    return final, reply
