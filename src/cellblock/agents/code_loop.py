@@ -7,27 +7,25 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from ..blocks import CodeBlock
-from ..models.messages import UserMessage
 from ..results import CodeResult
 from .base import Response
-from .code_turns import Coder, CodeTurns
-from .left_out_blocks import advise_left_out, is_meant_to_run, left_out_of
-from .messages import AgentMessage, ThoughtEvent
+from .code_turns import NO_TOOLS, Coder, CodeTurns
+from .left_out_blocks import advise_left_out, advise_nothing_ran, is_meant_to_run, left_out_of
+from .messages import AgentMessage
 from .model_calls import without_thoughts
 from .run_budget import RunBudget
-from .runnable_blocks import runnable_blocks
+from .runnable_blocks import calls_tools, runnable_blocks
 
 _MAX_REPEATS = 3
-NO_TEXT = "The model answered with tool calls instead of text. Ask again."
 
 
 class CodeLoop(CodeTurns):
     """Show the model what its code did, and ask again, until it answers without code.
 
     The run ends without that answer after `max_turns` answers, or if going on makes no sense: the
-    model repeats code that fails or that prints nothing new, twice writes only code that cannot run
-    here, or answers with nothing or with half an answer. A `ThoughtEvent` and the metadata
-    "stop_reason" of the answer say so.
+    model repeats code that fails or that prints nothing new, twice calls tools or writes only code
+    that cannot run here, or answers with nothing or with half an answer. A `ThoughtEvent` and the
+    metadata "stop_reason" of the answer say so.
     """
 
     def __init__(self, coder: Coder, budget: RunBudget, max_turns: int) -> None:
@@ -55,24 +53,27 @@ class CodeLoop(CodeTurns):
 
     async def _take_turn(self, turn: int) -> AsyncGenerator[AgentMessage, None]:
         """Let the model answer, and run its code. Choose the next step."""
-        async with aclosing(self._ask(NO_TEXT)) as events:
+        async with aclosing(self._ask()) as events:
             async for event in events:
                 yield event
         text, languages = self._answer.text, self._coder.languages
         if self._answer.cut_off or not without_thoughts(text).strip():
             return
         blocks = runnable_blocks(text, languages, with_named_data=True)
-        left_out = left_out_of(text, languages)
-        if not (blocks or is_meant_to_run(left_out)):
+        left_out, has_calls = left_out_of(text, languages), not blocks and calls_tools(text)
+        if not (blocks or has_calls or is_meant_to_run(left_out)):
             return
         if not blocks and self._was_told:
-            yield self._stop("The model wrote only code that cannot run here.")
+            reason = "The model wrote only code that cannot run here."
+            yield self._stop(NO_TOOLS if has_calls else reason)
             return
         self._next = "try again"
         yield self._generation(turn, blocks)
         self._was_told = self._was_told or not blocks
-        if left_out:
-            yield await self._tell(advise_left_out(left_out, languages, is_all=not blocks))
+        if not blocks:
+            yield await self._tell(advise_nothing_ran(text, languages))
+        elif left_out:
+            yield await self._tell(advise_left_out(left_out, languages, is_all=False))
         if blocks:
             async with aclosing(self._run_blocks(blocks, turn)) as events:
                 async for event in events:
@@ -80,11 +81,6 @@ class CodeLoop(CodeTurns):
             if reason := self._repeats.add(blocks, self._code_result):
                 self._next = "respond"
                 yield self._stop(reason)
-
-    async def _tell(self, text: str) -> ThoughtEvent:
-        """Tell the model `text`."""
-        await self._coder.context.add_message(UserMessage(content=text, source=self._coder.name))
-        return ThoughtEvent(content=text, source=self._coder.name)
 
 
 class _Repeats:

@@ -15,12 +15,17 @@ from ..models.messages import LLMMessage, UserMessage
 from ..models.structured_output import checked_output, json_instruction
 from .base import Response
 from .cancellable import cancelled_by
-from .code_turns import Coder, CodeTurns
-from .left_out_blocks import describe_left_out, is_program, left_out_languages
-from .messages import AgentMessage, CodeGenerationEvent, ThoughtEvent
+from .code_turns import NO_TOOLS, Coder, CodeTurns
+from .left_out_blocks import (
+    advise_nothing_ran,
+    describe_left_out,
+    is_program,
+    left_out_languages,
+)
+from .messages import AgentMessage, CodeGenerationEvent
 from .model_calls import text_of, visible_messages
 from .run_budget import RunBudget
-from .runnable_blocks import language_family, runnable_blocks
+from .runnable_blocks import calls_tools, language_family, runnable_blocks
 
 # AutoGen's prompt. {output} is what the model was shown of the result.
 _RETRY_PROMPT = (
@@ -56,6 +61,7 @@ class CodeTask(CodeTurns):
         super().__init__(coder, budget)
         self._codes: list[list[tuple[str, str]]] = []  # of all attempts
         self._errors: list[str] = []
+        self._was_told = False  # that there are no tools
 
     async def run(self) -> AsyncGenerator[AgentMessage | Response, None]:
         """Yield what happens, and the `Response` last."""
@@ -77,7 +83,7 @@ class CodeTask(CodeTurns):
 
     async def _try(self, attempt: int) -> AsyncGenerator[AgentMessage, None]:
         """Let the model write code, run it, and choose the next step."""
-        async with aclosing(self._ask("The model answered without text.")) as events:
+        async with aclosing(self._ask_for_code()) as events:
             async for event in events:
                 yield event
         blocks = runnable_blocks(self._answer.text, self._coder.languages)
@@ -101,6 +107,22 @@ class CodeTask(CodeTurns):
             async for event in self._decide(attempt):
                 yield event
 
+    async def _ask_for_code(self) -> AsyncGenerator[AgentMessage, None]:
+        """Ask. Tell a model that calls tools how code is run, once, and ask again."""
+        languages = self._coder.languages
+        while True:
+            async with aclosing(self._ask()) as events:
+                async for event in events:
+                    yield event
+            text = self._answer.text
+            if runnable_blocks(text, languages) or not calls_tools(text):
+                return
+            if self._was_told or self._budget.stop_reason is not None:
+                yield self._stop(NO_TOOLS)
+                return
+            self._was_told = True
+            yield await self._tell(advise_nothing_ran(text, languages))
+
     async def _tell_left_out(self, *, has_others: bool) -> AsyncGenerator[AgentMessage, None]:
         """Say, also to the model, which blocks of the answer do not run."""
         coder, text = self._coder, self._answer.text
@@ -108,9 +130,9 @@ class CodeTask(CodeTurns):
         if not left_out:
             return
         told = describe_left_out(left_out, coder.languages)
-        await coder.context.add_message(UserMessage(content=told, source=coder.name))
+        thought = await self._tell(told)
         if has_others or not any(map(is_program, left_out)):
-            yield ThoughtEvent(content=told, source=coder.name)
+            yield thought
         else:
             yield self._stop(told)
 

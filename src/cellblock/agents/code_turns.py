@@ -31,12 +31,15 @@ from .messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
     CodeOutputEvent,
+    ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
 )
 from .model_calls import ask_model, cut_off_metadata, text_of, without_thoughts
 from .run_budget import RunBudget
+from .runnable_blocks import call_as_text
 
+NO_TOOLS = "The model calls tools, although there are none."
 _CUT_OFF = {
     "length": "The model's answer was cut off. Code in it was not run. Raise max_tokens of the "
     "model client, or ask for less.",
@@ -80,10 +83,11 @@ class CodeTurns:
         self._code_result = CodeResult(0, "")
         self._next: Literal["try again", "reflect", "respond"] = "respond"
 
-    async def _ask(self, error: str) -> AsyncGenerator[AgentMessage, None]:
+    async def _ask(self, error: str | None = None) -> AsyncGenerator[AgentMessage, None]:
         """Ask the model, and put its answer into the context. Yield its pieces and its thought.
 
-        Raise `ModelOutputError` with the message `error` if it is not text.
+        Tool calls, although no tools were offered, become the text of `call_as_text`; with `error`
+        they raise `ModelOutputError` with that message.
         """
         coder, message_id = self._coder, str(uuid.uuid4())
         messages: list[LLMMessage] = [*coder.system_messages, *await coder.context.get_messages()]
@@ -103,7 +107,14 @@ class CodeTurns:
                 self._budget.add_usage(item.usage)
                 if item.thought:
                     yield ThoughtEvent(content=item.thought, source=coder.name)
-                text = text_of(item, error)
+                if error is None and not isinstance(item.content, str):
+                    text = "\n\n".join(map(call_as_text, item.content))
+                    if coder.stream:
+                        yield ModelClientStreamingChunkEvent(
+                            content=text, source=coder.name, full_message_id=message_id
+                        )
+                else:
+                    text = text_of(item, error or "")
                 await coder.context.add_message(
                     AssistantMessage(content=text, thought=item.thought, source=coder.name)
                 )
@@ -179,6 +190,11 @@ class CodeTurns:
             return UserMessage(content=text, source=name)
         images = [Image.from_bytes(picture.data, picture.mime_type) for picture in run.pictures]
         return UserMessage(content=[text, *images], source=name)
+
+    async def _tell(self, text: str) -> ThoughtEvent:
+        """Tell the model `text`."""
+        await self._coder.context.add_message(UserMessage(content=text, source=self._coder.name))
+        return ThoughtEvent(content=text, source=self._coder.name)
 
     def _stop(self, reason: str) -> ThoughtEvent:
         self._stop_reason = reason

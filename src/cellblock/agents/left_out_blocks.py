@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..blocks import extract_code_blocks
 from ..languages import find_language
-from .runnable_blocks import is_named_data, language_family
+from .runnable_blocks import calls_tools, is_named_data, language_family
 
 # Of programs that models write, in addition to those that executors run.
 _PROGRAMS = frozenset(
@@ -42,6 +42,17 @@ def advise_left_out(left_out: Sequence[str], languages: Sequence[str], *, is_all
     text = describe_left_out(left_out, languages)
     text += f" {_SAVED}" if any(map(find_language, left_out)) else ""
     return f"{text} {_USE_OTHERS}" if is_all else text
+
+
+def advise_nothing_ran(markdown: str, languages: Sequence[str]) -> str:
+    """Return what a model is told of an answer that wants to run something, and ran nothing."""
+    if not calls_tools(markdown):
+        return advise_left_out(left_out_of(markdown, languages), languages, is_all=True)
+    fences = _list([f"```{language}" for language in languages]).replace(" and ", " or ")
+    return (
+        "Nothing was run: there are no tools to call. To run code, write it in blocks that begin "
+        f"with {fences} and end with ```. If nothing is to run, answer without tool calls."
+    )
 
 
 def left_out_languages(markdown: str, languages: Sequence[str]) -> list[str]:

@@ -1,11 +1,16 @@
-"""Choose the blocks of a message that an agent runs."""
+"""Choose the blocks of a message that an agent runs: fences, or the code of tool calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
-from ..blocks import CodeBlock, action_for_block, extract_code_blocks, file_name
+from ..blocks import CodeBlock, action_for_block, extract_code_blocks, file_name, infer_language
+from ..fences import fenced, without_thoughts
 from ..languages import find_language
+from ..models.messages import FunctionCall
 
 # Models use these names for the same thing.
 _FAMILIES = {"bash": "sh"}
@@ -34,7 +39,8 @@ def runnable_blocks(
     """Return the blocks of `markdown` in one of `languages`. Their code ends with a line end.
 
     Fences without a tag count only if no other fence does: with code, they often hold its output.
-    `with_named_data` adds those that executors save under the name on their first line.
+    `with_named_data` adds those that executors save under the name on their first line. Without any
+    block, code that models put into tags counts; see `tagged_blocks`.
     """
     families = {language_family(tag) for tag in languages}
     for infer in (False, True):
@@ -46,4 +52,113 @@ def runnable_blocks(
         ]
         if blocks:
             return blocks
-    return []
+    return tagged_blocks(markdown, languages)
+
+
+# What models are trained to write instead of fences; "" if it does not say the language.
+_TAGS = {
+    "code": "",
+    "execute": "",
+    "python": "python",
+    "execute_python": "python",
+    "execute_ipython": "python",
+    "bash": "sh",
+    "execute_bash": "sh",
+}
+_CALL_TAGS = ("tool_call", "function_call")
+_OPENING_TAG = re.compile(
+    rf"^[ \t]*<({'|'.join((*_TAGS, *_CALL_TAGS))})(?:[ \t]+\w+=[\"']?(\w+)[\"']?)?>", re.MULTILINE
+)
+_XML_NAME = re.compile(r"<function=([\w.-]+)>")
+_XML_PARAMETER = re.compile(r"<parameter=([\w.-]+)>(.*?)(?:</parameter>|\Z)", re.DOTALL)
+_CODE_PARAMETERS = ("code", "command", "cmd", "script", "source", "input")
+# Parts of the names of tools that run code.
+_TOOLS = {
+    "sh": {"sh", "bash", "shell", "terminal", "command", "cmd"},
+    "python": {"py", "python", "python3", "ipython", "code", "interpreter", "jupyter", "notebook"},
+}
+
+
+def tagged_blocks(text: str, languages: Sequence[str]) -> list[CodeBlock]:
+    """Return the code in tags such as `<code>`, `<execute>` and `<tool_call>`, in `languages`.
+
+    The tags begin and end a line. A tool call has code if its name and its arguments say so.
+    """
+    families = {language_family(tag) for tag in languages}
+    return [
+        CodeBlock(f"{block.code}\n", block.language)
+        for _, block in _tags(text)
+        if block is not None and language_family(block.language) in families
+    ]
+
+
+def calls_tools(text: str) -> bool:
+    """Return True if `text` has the call of a tool: the model believes that there are tools."""
+    return any(tag in _CALL_TAGS or tag.startswith("execute") for tag, _ in _tags(text))
+
+
+def call_as_text(call: FunctionCall) -> str:
+    """Return the call of a tool as text: a fence if it is code, else a tag that `calls_tools`."""
+    values = _json_object(call.arguments)
+    block = _block_of_call(call.name, call.arguments if values is None else values)
+    if block is not None:
+        return fenced(block.code, block.language)
+    arguments = call.arguments if values is None else values
+    text = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{text}\n</tool_call>"
+
+
+def _tags(text: str) -> Iterator[tuple[str, CodeBlock | None]]:
+    """Yield each tag outside fences and thoughts, and the code in it: None if it has none."""
+    text = without_thoughts(text.replace("\r\n", "\n"))
+    fences = [block.code for block in extract_code_blocks(text, infer_languages=False)]
+    position = 0
+    while opening := _OPENING_TAG.search(text, position):
+        tag, closing = opening[1], f"</{opening[1]}>"
+        end = text.find(closing, opening.end())
+        content = text[opening.end() : None if end < 0 else end]
+        position = len(text) if end < 0 else end + len(closing)
+        is_prose = end >= 0 and text[position:].partition("\n")[0].strip()
+        if not is_prose and not any(text[opening.start() : position] in code for code in fences):
+            yield tag, _block_of_tag(tag, opening[2] or "", content)
+
+
+def _block_of_tag(tag: str, language: str, content: str) -> CodeBlock | None:
+    content = re.sub(r"\A\s*\n|\s+\Z", "", content)
+    if tag in _CALL_TAGS:
+        inner = extract_code_blocks(content, infer_languages=False)
+        return _block_of_text_call(inner[0].code if inner else content)
+    language = language or _TAGS[tag] or infer_language(content)
+    return CodeBlock(content, language) if content and language != "unknown" else None
+
+
+def _block_of_text_call(content: str) -> CodeBlock | None:
+    """Return the code of a call in JSON, or in the form of Qwen3-Coder."""
+    if name := _XML_NAME.search(content):
+        values = {key: value.strip("\n") for key, value in _XML_PARAMETER.findall(content)}
+        return _block_of_call(name[1], values)
+    call = _json_object(content) or {}
+    arguments = call.get("arguments", call.get("parameters"))
+    if isinstance(arguments, str):
+        arguments = _json_object(arguments) or arguments
+    return _block_of_call(str(call.get("name", "")), arguments)
+
+
+def _block_of_call(name: str, arguments: object) -> CodeBlock | None:
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    language = next((language for language, tools in _TOOLS.items() if words & tools), None)
+    is_object = isinstance(arguments, dict)
+    values = cast(Mapping[str, object], arguments if is_object else {"": arguments})
+    named = find_language(str(values.get("language", values.get("lang", ""))))
+    code = next((values[key] for key in ("", *_CODE_PARAMETERS) if key in values), None)
+    if language is None or not isinstance(code, str) or not code.strip():
+        return None
+    return CodeBlock(code.rstrip(), language if named is None else named.name)
+
+
+def _json_object(text: str) -> Mapping[str, object] | None:
+    try:
+        value = json.loads(text, strict=False)  # with line ends in strings
+    except (ValueError, RecursionError):
+        return None
+    return cast(Mapping[str, object], value) if isinstance(value, dict) else None

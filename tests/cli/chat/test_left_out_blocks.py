@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.chat.model_service import ask, model_service
+from tests.models.http_service import Reply, stream_reply
 from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -28,6 +31,36 @@ def test_a_model_that_writes_only_code_that_cannot_run_has_not_answered() -> Non
         done = ask(service, "a task")
         assert (done.returncode, service.request_count) == (1, 2)
         assert "only code that cannot run here" in done.stderr
+
+
+def tool_call(name: str, arguments: dict[str, str]) -> Reply:
+    """Return the stream of a native call of a tool."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    delta: dict[str, Any] = {
+        "tool_calls": [{"index": 0, "id": "1", "type": "function", "function": function}]
+    }
+    end: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
+    return stream_reply({"choices": [{"index": 0, "delta": delta}]}, {"choices": [end]})
+
+
+def test_calls_of_tools_run_if_they_are_code_and_else_the_model_is_told_the_form() -> None:
+    call = {"name": "python", "arguments": {"code": "x = 6\nprint(x * 7)"}}
+    text = f"<tool_call>\n{json.dumps(call)}\n</tool_call>\n"
+    other = tool_call("get_weather", {"city": "Bonn"})
+    code = tool_call("python", {"code": "print(x * 7)"})
+    with model_service(other, code, text, "It is 42.") as service:
+        done = ask(service, "a task", "--max-turns", "5")
+        assert done.returncode == 0, done.stderr
+        assert "the model called a tool, and is told to write blocks" in done.stderr
+        assert "blocks that begin with ```python" in service.messages(1)[-1][1]
+        assert ("assistant", "```python\nprint(x * 7)\n```") in service.messages()
+        assert "```python\nprint(x * 7)\n```\n" in done.stdout
+        assert "```python\nx = 6\nprint(x * 7)\n```\n42\n" in done.stdout  # not only JSON
+        assert service.messages()[-1] == ("user", "42\n")
+    with model_service(other) as service:
+        done = ask(service, "a task")
+        assert (done.returncode, service.request_count) == (1, 2)
+        assert "the model calls tools, although there are none" in done.stderr
 
 
 @pytest.mark.parametrize("tag", exhaustive(["rust", "sql", "diff", "json", "html"]))

@@ -8,7 +8,12 @@ from contextlib import AbstractContextManager, aclosing
 
 from ...agents.base import AgentMessage, Response, trace_answer
 from ...agents.code_executor_agent import CodeExecutorAgent
-from ...agents.left_out_blocks import advise_left_out, describe_left_out, left_out_of
+from ...agents.left_out_blocks import (
+    advise_left_out,
+    advise_nothing_ran,
+    describe_left_out,
+    left_out_of,
+)
 from ...agents.messages import (
     BaseChatMessage,
     CodeApprovalEvent,
@@ -17,6 +22,7 @@ from ...agents.messages import (
     ModelClientStreamingChunkEvent,
 )
 from ...agents.model_calls import has_cut_off_text, without_thoughts
+from ...agents.runnable_blocks import calls_tools, tagged_blocks
 from ...cancellation import CancellationToken
 from .approval.approver import Approver, TurnRefused
 from .code_turn import CodeTurn
@@ -32,6 +38,7 @@ _EMPTY = "the model's answer is empty"
 _CUT_OFF = "the code did not run: its end may be missing"
 _REFUSED = "the code did not run"
 _INTERRUPTED = "stopped"
+_NO_TOOLS = "nothing was run: the model called a tool, and is told to write blocks of code instead"
 
 
 class Conversation:
@@ -116,11 +123,7 @@ class Conversation:
                 self._pieces += piece
                 await self._output.write_answer(piece)
             case CodeGenerationEvent():
-                self._generation = event
-                left_out = self._add_answer(event.content)
-                if not event.code_blocks:
-                    told = advise_left_out(left_out, LANGUAGES, is_all=True)
-                    self._transcript.add(RefusalEntry(told))
+                await self._add_generation(event)
             case CodeApprovalEvent(approved=True, edited_blocks=edited):
                 self._code.is_edited = bool(edited)
             case CodeApprovalEvent(reason=reason):
@@ -134,13 +137,25 @@ class Conversation:
             case _:
                 pass
 
-    def _add_answer(self, text: str) -> list[str]:
-        """Add an answer. Print and return the languages of its blocks that do not run."""
+    async def _add_generation(self, event: CodeGenerationEvent) -> None:
+        """Add an answer with code or tool calls. Show code that is only in a tool call's JSON."""
+        self._generation, text = event, event.content
+        await self._output.end_answer()
+        is_hidden = any(block.code.strip() not in text for block in event.code_blocks)
+        if is_hidden and event.code_blocks == tagged_blocks(text, LANGUAGES):
+            await self._output.show_code(event.code_blocks)
+        self._add_answer(text)
+        if not event.code_blocks:
+            if calls_tools(text):
+                self._output.note(_NO_TOOLS)
+            self._transcript.add(RefusalEntry(advise_nothing_ran(text, LANGUAGES)))
+
+    def _add_answer(self, text: str) -> None:
+        """Add an answer. Print the languages of its blocks that do not run."""
         self._pieces = ""
         self._transcript.add(AnswerEntry(text))
         if left_out := left_out_of(text, LANGUAGES):
             self._output.note(_as_note(describe_left_out(left_out, LANGUAGES)))
-        return left_out
 
     def _end(self, message: BaseChatMessage) -> str | None:
         """Add the answer `message`, unless it was added before its code ran."""

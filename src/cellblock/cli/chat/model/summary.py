@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from ....agents.cancellable import until_cancelled
-from ....agents.code_loop import NO_TEXT
 from ....agents.model_calls import text_of
 from ....cancellation import CancellationToken
 from ....errors import ModelError
@@ -23,6 +22,7 @@ SUMMARIZE = (
     "done, what was found, the files and variables that exist, and what is left to do. Write no "
     "code blocks."
 )
+_NO_TEXT = "The model answered with tool calls instead of text. Ask again."
 _SHARE_OF_MESSAGES = 0.75  # of what fits; the rest is for the summary
 
 
@@ -58,7 +58,7 @@ async def summarize(
             continue
         if result is None:
             return None
-        text = text_of(result, NO_TEXT)
+        text = text_of(result, _NO_TEXT)
         summary = [request, model_message(AnswerEntry(text), has_vision=False)]
         rest = rest[len(part) :]
     return text
