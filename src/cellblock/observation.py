@@ -28,6 +28,13 @@ _CRASHES = {
     31: "SIGSYS",
 }
 
+# What programs say without a network.
+LACKS_NETWORK = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
+    r"|No address associated with hostname|Could not resolve host|unable to resolve host"
+)
+_NO_NETWORK = "Blocks have no network here: nothing can be downloaded or installed."
+
 # AutoGen's texts.
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: {exit_code}. "
@@ -69,14 +76,20 @@ class Observation:
     pictures: tuple[Picture, ...] = ()
 
 
-def observe(result: CodeResult, *, max_characters: int | None = MAX_CHARACTERS) -> Observation:
+def observe(
+    result: CodeResult,
+    *,
+    max_characters: int | None = MAX_CHARACTERS,
+    has_network: bool = True,
+) -> Observation:
     """Return what a model should see of `result`.
 
     The text is the output, or AutoGen's text about blank output or an exit code that is not 0.
     After an error, the frames of libraries in Python's tracebacks are replaced by their number.
     Of an output with more than `max_characters`, only the head and the tail are kept; None keeps
     all. Lines about files, a limit, the session and missing pictures follow, if there is something
-    to tell that the output does not.
+    to tell that the output does not; and one about the network, if the code missed it and blocks
+    have none.
 
     Raise `ValueError` if `max_characters` is below 1.
     """
@@ -86,9 +99,16 @@ def observe(result: CodeResult, *, max_characters: int | None = MAX_CHARACTERS) 
     text = _with_exit_code(shorten(output, max_characters), result.exit_code)
     pictures, notes = _pictures(result)
     notes = [*_notes(result, text), *notes]
+    if note := network_note(result.output, has_network=has_network):
+        notes.append(note)
     if notes:
         text = "\n".join([text.removesuffix("\n"), *notes])
     return Observation(text, pictures)
+
+
+def network_note(output: str, *, has_network: bool) -> str:
+    """Return a line that says why the program that wrote `output` missed the network, or ""."""
+    return "" if has_network or not LACKS_NETWORK.search(output) else _NO_NETWORK
 
 
 def shorten(text: str, max_characters: int | None) -> str:

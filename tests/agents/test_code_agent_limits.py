@@ -36,6 +36,7 @@ from cellblock.models import (
     OpenAIChatCompletionClient,
     ReplayChatCompletionClient,
 )
+from cellblock.tools import PythonCodeExecutionTool
 from tests.agents.scripted import executor, model, run_agent
 from tests.models.http_service import HTTPService, json_reply, text_reply
 
@@ -73,6 +74,26 @@ def test_the_same_error_again_ends_the_attempts(executor: Any) -> None:
     items = run_agent(agent, "Go.")
     assert sum(isinstance(item, CodeExecutionEvent) for item in items) == 2
     check_stopped(items, "The code failed with the same error again.", "I give up.")
+
+
+def test_a_retry_names_the_error_once(executor: Any) -> None:
+    client = model(BAD.format(1), YES, "I give up.")
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=1)
+    run_agent(agent, "Go.")
+    shown = [str(message.content) for message in client.create_calls[1]["messages"]]
+    assert [text.count("exited with an error") for text in shown] == [0, 0, 1, 0]
+    assert shown[-1].startswith("The most recent code execution resulted in an error.\n")
+
+
+def test_a_model_is_told_that_its_code_has_no_network(executor: Any) -> None:
+    code = "import urllib.request\nurllib.request.urlopen('http://example.org')"
+    client = model(f"```python\n{code}\n```", "I see.")
+    run_agent(CodeExecutorAgent("a", executor, model_client=client), "Go.")
+    told = str(client.create_calls[-1]["messages"][-1].content)
+    assert "name resolution" in told
+    assert told.endswith("Blocks have no network here: nothing can be downloaded or installed.")
+    call = PythonCodeExecutionTool(executor).run_json({"code": code}, CancellationToken())
+    assert "Blocks have no network here" in asyncio.run(call).output
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..events import Event, Output
 from ..executors.base import CodeExecutor
+from ..executors.places.base import has_network
 from ..fences import fenced
 from ..models.messages import LLMMessage
 from ..observation import Picture, observe
@@ -165,7 +166,11 @@ class CodeRunner:
 
     def shown(self, result: CodeResult, edited: Sequence[CodeBlock] = ()) -> CodeRun:
         """Return `result` with as much output as is shown, after the code if it was `edited`."""
-        seen = observe(result, max_characters=self.max_output_characters)
+        seen = observe(
+            result,
+            max_characters=self.max_output_characters,
+            has_network=has_network(self.executor),
+        )
         text = describe_edited(edited) + seen.text
         return CodeRun(dataclasses.replace(result, output=text), seen.pictures)
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ..blocks import CodeBlock
 from ..errors import ModelError, ModelOutputError
 from ..models.client import JsonOutput
-from ..models.messages import LLMMessage, UserMessage
+from ..models.messages import UserMessage
 from ..models.structured_output import checked_output, json_instruction
 from .base import Response
 from .cancellable import cancelled_by
@@ -27,9 +27,10 @@ from .model_calls import text_of, visible_messages
 from .run_budget import RunBudget
 from .runnable_blocks import calls_tools, language_family, runnable_blocks
 
-# AutoGen's prompt. {output} is what the model was shown of the result.
+# AutoGen's prompt. {output} is what the model was shown of the result, if that is not the last
+# message.
 _RETRY_PROMPT = (
-    "The most recent code execution resulted in an error:\n{output}\n\n"
+    "The most recent code execution resulted in an error{output}\n\n"
     "Should we attempt to resolve it? Please respond with:\n"
     "- A boolean value for 'retry' indicating whether it should be retried.\n"
     "- A detailed explanation in 'reason' that identifies the issue, justifies your decision to "
@@ -176,11 +177,10 @@ class CodeTask(CodeTurns):
 
     async def _decision(self, json_output: JsonOutput, instruction: str) -> RetryDecision:
         coder, token = self._coder, self._budget.token
-        prompt = _RETRY_PROMPT.format(output=self._code_result.output) + instruction
-        messages: list[LLMMessage] = [
-            *await coder.context.get_messages(),
-            UserMessage(content=prompt, source=coder.name),
-        ]
+        messages, output = await coder.context.get_messages(), self._code_result.output
+        is_shown = bool(messages) and output in str(messages[-1].content)
+        prompt = _RETRY_PROMPT.format(output="." if is_shown else f":\n{output}") + instruction
+        messages = [*messages, UserMessage(content=prompt, source=coder.name)]
         with cancelled_by(token):
             answer = await coder.client.create(
                 visible_messages(coder.client, messages),

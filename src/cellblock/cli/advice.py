@@ -9,13 +9,10 @@ from ..environments.exposed_folder import exposure_of
 from ..events import Ended
 from ..executors.workspace.missed_files import missed_files
 from ..limits import Limits
+from ..observation import LACKS_NETWORK
 from .sizes import format_size
 
 _KEPT_CHARACTERS = 16 * 1024  # of the block's last output
-_NO_NETWORK = re.compile(
-    r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
-    r"|No address associated with hostname|Could not resolve host|unable to resolve host"
-)
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)")
 _NO_INPUT = re.compile(r"EOFError: (?:EOF when reading a line|input\(\) is not available)")
 _NO_INPUT_ADVICE = (
@@ -78,7 +75,7 @@ class Advisor:
             yield self._missed_file(name)
         if ended.outcome == "ok":
             return
-        if not self._has_network and _NO_NETWORK.search(output):
+        if not self._has_network and LACKS_NETWORK.search(output):
             yield _NO_NETWORK_ADVICE
         for module in dict.fromkeys(_MISSING_MODULE.findall(output)):
             package = _DISTRIBUTIONS.get(module, module)

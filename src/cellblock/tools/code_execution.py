@@ -11,6 +11,8 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..components import SavedComponent
 from ..executors.base import CodeExecutor
+from ..executors.places.base import has_network
+from ..observation import network_note
 from .base import BaseTool
 
 
@@ -46,7 +48,9 @@ class PythonCodeExecutionTool(BaseTool[CodeExecutionInput, CodeExecutionResult])
         """Run the code and return its output."""
         block = CodeBlock(code=args.code, language="python")
         result = await self._executor.execute_code_blocks([block], cancellation_token)
-        return CodeExecutionResult(success=result.exit_code == 0, output=result.output)
+        note = network_note(result.output, has_network=has_network(self._executor))
+        output = f"{result.output.rstrip()}\n{note}" if note else result.output
+        return CodeExecutionResult(success=result.exit_code == 0, output=output)
 
     def return_value_as_string(self, value: Any) -> str:
         """Return the output."""

@@ -11,6 +11,7 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..components import SavedComponent
 from ..executors.base import CodeExecutor
+from ..executors.places.base import has_network
 from ..models.image import Image
 from ..observation import MAX_CHARACTERS, observe
 from .base import BaseTool
@@ -73,7 +74,11 @@ class CodeSessionTool(BaseTool[CodeExecutionInput, CodeSessionResult]):
         """Run the code and return what it did."""
         block = CodeBlock(code=args.code, language="python")
         result = await self._executor.execute_code_blocks([block], cancellation_token)
-        shown = observe(result, max_characters=self._max_characters)
+        shown = observe(
+            result,
+            max_characters=self._max_characters,
+            has_network=has_network(self._executor),
+        )
         images = [Image.from_bytes(each.data, each.mime_type) for each in shown.pictures]
         return CodeSessionResult(
             success=result.exit_code == 0,

@@ -67,6 +67,11 @@ class Place(ABC):
         # The runtime server deletes these too, but it may have been killed before that.
         self._paths_to_delete: list[str] = []
 
+    @property
+    def has_network(self) -> bool:
+        """Whether blocks reach more than themselves by the network."""
+        return True
+
     def copy_with_work_dir(self, work_dir: Path | None) -> Self:
         """Return a place with the same settings but another work folder, not open."""
         copy = object.__new__(type(self))
@@ -272,6 +277,11 @@ class Place(ABC):
     def limits(self) -> Limits:
         """How much one block may use."""
         return self.settings.limits
+
+
+def has_network(executor: object) -> bool:
+    """Return False if the blocks of `executor` are known to have no network."""
+    return getattr(getattr(executor, "place", None), "has_network", True)
 
 
 class PlaceProperties(BlockProperties[PlaceSettings]):

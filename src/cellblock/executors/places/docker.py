@@ -81,6 +81,11 @@ class DockerPlace(Place):
         """The name of the current container, or `None` if none is running."""
         return None if self._backend is None else self._backend.container.name
 
+    @property
+    def has_network(self) -> bool:
+        """See `Place`."""
+        return self.docker.network != "none"
+
     def guarantees(self) -> tuple[Guarantee, ...]:
         """See `Place`. More is known of an open place."""
         options = self.docker

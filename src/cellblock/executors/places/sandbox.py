@@ -87,6 +87,11 @@ class SandboxPlace(Place):
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
         self._protected: tuple[ProtectedPath, ...] = ()
 
+    @property
+    def has_network(self) -> bool:
+        """See `Place`."""
+        return self.sandbox.policy.network != "none"
+
     def guarantees(self) -> tuple[Guarantee, ...]:
         """See `Place`."""
         in_memory = is_in_memory(self.settings.work_dir)
