@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Options of the SDKs, which `extra_create_args` may have too.
 _SDK_OPTIONS = frozenset({"timeout", "extra_headers", "extra_query", "extra_body"})
+_EVENT = re.compile("^data:", re.MULTILINE)
 _NAMED_FIELDS = frozenset({"model", "messages", "max_tokens"})
 # The conventions' names of services.
 _PROVIDERS = {
@@ -169,8 +170,9 @@ class Service(ABC):
             text, advice = f"{self._described_service()} sent a web page.", ADVICE["address"]
             raise ModelError(f"{text} {advice}", advice=advice)
         if kind.startswith("application/json"):
-            with contextlib.suppress(ValueError):  # the reader of the stream reports other content
-                raise_reported_error(self._described_service(), json.loads(await response.aread()))
+            text = (await response.aread()).decode(errors="replace")
+            if not _EVENT.search(text):  # a stream under a wrong name
+                raise_reported_error(self._described_service(), json.loads(text))
 
     async def _post(self, body: Mapping[str, Any], *, stream: bool) -> Any:
         options = {name: body[name] for name in _SDK_OPTIONS & set(body)}

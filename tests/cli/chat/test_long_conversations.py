@@ -11,7 +11,7 @@ from cellblock.cli.chat.transcripts.file import write_transcript
 from tests.cli.chat.model_service import ask, longer_than, model_service
 from tests.cli.chat.test_commands import texts
 from tests.cli.chat.test_terminal import chat, say
-from tests.models.http_service import stream_reply
+from tests.models.http_service import Reply, stream_reply
 from tests.suite.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -84,6 +84,21 @@ def test_a_service_that_ends_its_stream_without_a_word_says_what_to_do() -> None
     with chat(stream_reply(), arguments=("a task",)) as (terminal, _):
         terminal.wait_for("without an answer. The conversation may be too long for the model.")
         terminal.wait_for(":retry asks again; :undo takes your message back")
+
+
+def test_a_short_message_is_not_called_too_long() -> None:
+    with model_service("Hello.", refuse=longer_than(50)) as service:
+        done = ask(service, "a task")
+        assert done.returncode == 3
+        assert "Your message has only about 6 tokens, and the instructions before" in done.stderr
+        assert "maximum context length is 50 tokens" in done.stderr
+
+
+def test_a_broken_answer_is_not_called_too_long() -> None:
+    with model_service(Reply(body=b'{"choices": [{"ind')) as service:
+        done = ask(service, "a task")
+        assert "sent an answer that cannot be read" in done.stderr
+        assert "too long" not in done.stderr
 
 
 def test_code_may_repeat_beside_other_code() -> None:

@@ -29,6 +29,11 @@ _MESSAGE_TOO_LONG = (
     "Your message is too long for the model: it has about {tokens:,} tokens. It was not taken. "
     "Send a shorter one, or put the data into a file of the work folder."
 )
+_WINDOW_TOO_SMALL = (
+    "Your message has only about {tokens:,} tokens, and the instructions before it {more:,}: the "
+    "model can read too few. Give its server a longer context, set --context-window if it is "
+    "wrong, or choose another with :model NAME.{said}"
+)
 _TURN_TOO_LONG = (
     "Your message and the newest output are too long for the model, although the output was "
     "shortened. :undo takes your message back."
@@ -79,10 +84,11 @@ class ChatModel(ForwardingClient):
         _, *conversation = messages
         token = cancellation_token or CancellationToken()
         refused: list[LLMMessage] = []
+        refusal: ModelError | None = None
         while True:
             fitting = fit(conversation, self.window.limit, self.client.count_tokens)
             if fitting.messages == refused or self.window.is_smaller_than(fitting.messages):
-                raise self._too_long(fitting)
+                raise self._too_long(fitting, refusal)
             has_begun = False
             try:
                 async with aclosing(self.ask(fitting.messages, token)) as answer:
@@ -95,7 +101,7 @@ class ChatModel(ForwardingClient):
             except ModelError as error:
                 if has_begun or not is_too_long(error):
                     raise
-                refused = fitting.messages
+                refused, refusal = fitting.messages, error
 
     async def ask(
         self, messages: Sequence[LLMMessage], token: Token
@@ -156,10 +162,14 @@ class ChatModel(ForwardingClient):
         elif result.finish_reason == "content_filter":
             self._output.note("the service filtered the answer")
 
-    def _too_long(self, fitting: Fitting) -> ModelError:
+    def _too_long(self, fitting: Fitting, refusal: ModelError | None) -> ModelError:
         if not is_question(fitting.messages[-1]):
             return ModelError(_TURN_TOO_LONG)
         tokens = self.client.count_tokens(fitting.messages[-1:])
+        instructions = self.client.count_tokens([self.system_message])
+        if tokens < instructions:
+            said = f" It said: {refusal}" if refusal else ""
+            return ModelError(_WINDOW_TOO_SMALL.format(tokens=tokens, more=instructions, said=said))
         return MessageTooLong(_MESSAGE_TOO_LONG.format(tokens=tokens))
 
     def _note_context(
