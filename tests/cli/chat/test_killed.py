@@ -8,7 +8,19 @@ import signal
 from pathlib import Path
 
 import pytest
+from click import Context
 
+from cellblock.cli.chat.main import command
+from cellblock.cli.chat.settings import ChatSettings
+from cellblock.cli.chat.setup import ChatSetup
+from cellblock.cli.chat.transcripts.entries import (
+    AnswerEntry,
+    BlockRun,
+    Entry,
+    RunEntry,
+    UserEntry,
+)
+from cellblock.cli.chat.transcripts.file import write_transcript
 from tests.cli.chat.model_service import answer
 from tests.cli.chat.test_terminal import PROMPT, chat, press, say
 from tests.suite.tiers import exhaustive
@@ -50,11 +62,36 @@ def test_the_latest_conversation_of_a_folder_goes_on_without_a_name(tmp_path: Pa
         *["0o600"] * 2,
     ]
     with contextlib.chdir("other"), chat("A cat.", arguments=("--resume",)) as (terminal, _):
+        terminal.wait_for("the last message has no answer, because the command ended")
         terminal.wait_for("you> Something else?")
         say(terminal, "Go on.", "A cat.", PROMPT)
     assert len(list(chats.iterdir())) == 2
     with contextlib.chdir("here"), chat(arguments=("--resume",)) as (terminal, _):
         terminal.wait_for("you> What is it?")
+
+
+def test_a_resumed_conversation_says_what_was_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user, code = UserEntry("Go."), AnswerEntry("```python\n1\n```")
+    run = RunEntry((BlockRun("1\n", "python", outcome="ok"),))
+    ends: dict[str, list[Entry]] = {
+        "last message has no answer": [user],
+        "answer was cut off": [user, AnswerEntry("It", is_complete=False)],
+        "code of the last answer did not run": [user, code],
+        "not read the last output": [user, code, run],
+    }
+    said = list[str]()
+    for number, entries in enumerate([*ends.values(), [user, AnswerEntry("Done.")]]):
+        path = tmp_path / f"{number}.md"
+        write_transcript(path, entries)
+        with Context(command) as context:
+            arguments = ["--resume", str(path), "--base-url", "http://[::1]", "--model", "m"]
+            command.parse_args(context, [*arguments, "Go."])
+            ChatSetup(ChatSettings(**context.params)).note_resumed()
+        said.append(capsys.readouterr().err)
+    assert [end for end, text in zip(ends, said, strict=False) if end not in text] == []
+    assert said[-1] == ""
 
 
 def test_no_save_leaves_no_file(tmp_path: Path) -> None:

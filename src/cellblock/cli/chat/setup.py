@@ -32,6 +32,7 @@ from .code_turn import CodeTurn
 from .conversation import Conversation, Interruptible
 from .demo import make_demo_client
 from .folder_history import FolderHistory
+from .languages import blocks_of
 from .model.chat_model import ChatModel
 from .model.choice import find_price, make_client
 from .model.prices import describe_usage
@@ -39,7 +40,13 @@ from .model.system_prompt import system_prompt
 from .output import ChatOutput
 from .settings import LATEST, ChatSettings
 from .transcripts.chat_locks import ChatLocks
-from .transcripts.entries import RunEntry, files_of_blocks
+from .transcripts.entries import (
+    AnswerEntry,
+    Entry,
+    RunEntry,
+    UserEntry,
+    files_of_blocks,
+)
 from .transcripts.file import has_content, read_transcript, write_transcript
 from .transcripts.saved_chats import latest_chat, new_chat, remember_chat
 from .transcripts.saved_options import SavedOptions, read_options
@@ -178,14 +185,10 @@ class ChatSetup:
         )
 
     def note_resumed(self) -> None:
-        """Print the saved options of a resumed conversation, and if its last code never ended."""
+        """Print the saved options of a resumed conversation, and what its end cut off."""
         self.output.note(self.options_note)
-        entries = self.transcript.entries
-        if entries and isinstance(entries[-1], RunEntry) and entries[-1].has_no_end:
-            self.output.note(
-                "the last code never ended, because the command was killed: its output is lost, "
-                "and files that it wrote may be incomplete"
-            )
+        if self.transcript.entries:
+            self.output.note(_cut_off(self.transcript.entries[-1]))
 
     async def take_turn(self, conversation: Conversation, text: str | None) -> str | None:
         """Let the model answer `text`, or continue if it is None. See `Conversation.go_on`.
@@ -211,6 +214,26 @@ class ChatSetup:
         if before.prompt_tokens:
             text += f"; in all {describe_usage(after, self._price)}"
         self.output.note(text)
+
+
+def _cut_off(last: Entry) -> str:
+    """Return a line about what the end of a conversation, whose entry is the last, cut off."""
+    match last:
+        case RunEntry(has_no_end=True):
+            return (
+                "the last code never ended, because the command was killed: its output is lost, "
+                "and files that it wrote may be incomplete"
+            )
+        case RunEntry():
+            return "the model has not read the last output yet; :retry lets it go on"
+        case UserEntry():
+            return "the last message has no answer, because the command ended; :retry asks again"
+        case AnswerEntry(is_complete=False):
+            return "the last answer was cut off; :retry asks again"
+        case AnswerEntry(text=text) if blocks_of(text):
+            return "the code of the last answer did not run, because the command ended"
+        case _:
+            return ""
 
 
 def _with_latest(settings: ChatSettings) -> ChatSettings:
