@@ -13,7 +13,13 @@ from uuid import uuid4
 
 import pytest
 
-from cellblock import CodeBlock, CommandLineCodeResult, LocalCommandLineCodeExecutor, sync
+from cellblock import (
+    CodeBlock,
+    CommandLineCodeResult,
+    LocalCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
+    sync,
+)
 
 pytestmark = pytest.mark.depends_on_user
 
@@ -38,6 +44,32 @@ def run(code: str, language: str = "python", **parameters: Any) -> CommandLineCo
             return result
 
     return asyncio.run(main())
+
+
+def test_a_shell_block_does_not_list_its_own_file(tmp_path: Path) -> None:
+    async def in_a_session() -> str:
+        async with SandboxSessionCodeExecutor(work_dir=tmp_path) as executor:
+            return (await executor.execute_code_blocks([CodeBlock(code, "sh")])).output
+
+    code = "ls; echo *"
+    assert run(code, "sh", work_dir=tmp_path).output == "*\n"
+    assert asyncio.run(in_a_session()) == "*\n"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_shell_block_says_which_python_pip_served(tmp_path: Path) -> None:
+    pip = tmp_path / "bin" / "pip"
+    pip.parent.mkdir()
+    pip.write_text("#!/somewhere/python3\n")
+    pip.chmod(0o755)
+    installed = "echo Successfully installed x"
+    for command, is_told in (
+        (f"pip install x || {installed}", True),
+        (f": {sys.executable} -m pip install x; {installed}", False),
+    ):
+        output = run(command, "sh", env={"PATH": f"{pip.parent}:/usr/bin:/bin"}).output
+        assert ("pip serves /somewhere/python3" in output) == is_told
+        assert (f"Use {sys.executable} -m pip" in output) == is_told
 
 
 def test_creating_it_warns_that_there_is_no_sandbox() -> None:

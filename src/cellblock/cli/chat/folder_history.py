@@ -28,7 +28,7 @@ from ...runtime.linux.safe_folder import SafeFolder
 
 _MAX_COPIED_BYTES = 1 << 29  # of the work folder, for each run
 _MAX_DIFF_BYTES = 1 << 20  # of a file
-_BLOCK_FILE = "tmp_code_"
+_BLOCK_FILES = ("tmp_code_", ".tmp_code_")
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class FolderHistory:
                     first.setdefault(path, _Version(run.before, change.before))
                     last[path] = _Version(run.after, change.after)
         shown = (
-            [path for path in first if not path.startswith(_BLOCK_FILE)] if only is None else only
+            [path for path in first if not path.startswith(_BLOCK_FILES)] if only is None else only
         )
         for path in sorted(shown):
             yield from _diff(path, first[path], last[path])

@@ -29,9 +29,17 @@ class CodeFile(NamedTuple):
 
 
 def place_code_file(
-    workspace: Workspace, block: CodeBlock, language: Language, *, server_writes: bool
+    workspace: Workspace,
+    block: CodeBlock,
+    language: Language,
+    *,
+    is_temporary: bool,
+    server_writes: bool,
 ) -> CodeFile:
     """Write the block's file, or let the runtime server write it when the block starts.
+
+    A script without a name that `is_temporary` is hidden: `ls` and `*` do not name it. Python's
+    file keeps the name that AutoGen gives it.
 
     Raise `OutsideWorkspace` or `WorkspaceError`.
     """
@@ -40,8 +48,9 @@ def place_code_file(
         name = workspace.resolve(own_name)
         content = code if language.comments else code.partition("\n")[2]
         return CodeFile(name, True, workspace.write(name, content))
-    name = workspace.temporary_name(language.suffix)
-    if server_writes and len(code) <= MAX_INLINE_CODE:
+    is_hidden = is_temporary and language.name != "python"
+    name = workspace.temporary_name(language.suffix, is_hidden=is_hidden)
+    if is_temporary and server_writes and len(code) <= MAX_INLINE_CODE:
         workspace.register_running(name)
         return CodeFile(name, False, None, code)
     return CodeFile(name, False, workspace.write_temporary(name, code))

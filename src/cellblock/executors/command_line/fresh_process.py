@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from itertools import chain
 from pathlib import Path
 
 from ...blocks import CodeBlock, action_for_block
@@ -41,10 +42,13 @@ async def run_block(
     workspace = place.workspace
     workspace.check_identity()
     try:
-        server_writes = (
-            place.server_writes_files and settings.cleanup_temp_files and action == "execute"
+        file = place_code_file(
+            workspace,
+            block,
+            language,
+            is_temporary=settings.cleanup_temp_files and action == "execute",
+            server_writes=place.server_writes_files,
         )
-        file = place_code_file(workspace, block, language, server_writes=server_writes)
     except OutsideWorkspace as error:
         yield Started(number, block.language)
         yield Ended(number, 1, "error", message=error.output)
@@ -64,8 +68,9 @@ async def run_block(
                 for event in decoder.decode(frame):
                     if isinstance(event, Ended):
                         since = file.written_at or decoder.written_at
-                        for change in workspace.change_events(number, since, exclude=file.name):
-                            yield change
+                        changes = workspace.change_events(number, since, exclude=file.name)
+                        for other in chain(changes, _notes(place, block, event)):
+                            yield other
                     yield event
         finally:
             await frames.aclose()
@@ -80,6 +85,11 @@ def _action(place: Place, block: CodeBlock, language: Language, options: RunOpti
     own = options.execution_policies
     policies = place.settings.execution_policies if own is None else own
     return action_for_block(block, language, policies)
+
+
+def _notes(place: Place, block: CodeBlock, end: Ended) -> Iterator[Event]:
+    if end.exit_code == 0 and (note := place.note_on(block)):
+        yield Output(end.block, "stderr", note)
 
 
 def _request(place: Place, program: Language, file: CodeFile, options: RunOptions) -> BlockRequest:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 from ...backends.base import Backend
 from ...backends.connection import Connection
 from ...backends.sandbox import WORK_DIR
+from ...blocks import CodeBlock
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
 from ...errors import ExecutorStopped
@@ -71,6 +72,11 @@ class Place(ABC):
     def has_network(self) -> bool:
         """Whether blocks reach more than themselves by the network."""
         return True
+
+    def note_on(self, block: CodeBlock) -> str:
+        """Return a line for the output of a block that succeeded; "" if there is none."""
+        del block
+        return ""
 
     def copy_with_work_dir(self, work_dir: Path | None) -> Self:
         """Return a place with the same settings but another work folder, not open."""

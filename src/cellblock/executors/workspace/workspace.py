@@ -27,7 +27,7 @@ from .git_files import GitFiles
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE of Linux, see clock_gettime(2)
 _SMALL_FILES, _SMALL_SCAN_COST = 200, 2_000  # a scan up to this size takes negligible time
 _MAX_FINISHED_FILES = 20  # files of ended blocks in which later changes are reported
-_TEMPORARY_NAME = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
+_TEMPORARY_NAME = re.compile(r"\.?tmp_code_[0-9a-f]{32}\.\w+")
 _SETTLE_SECONDS = 0.02  # longer than a tick of the coarse clock: later changes get another time
 # Limits of the kernel: links followed in one name, and characters of the name and its link targets.
 _MAX_LINKS, _MAX_PATH_LENGTH = 40, 4096
@@ -179,9 +179,9 @@ class Workspace:
         # `Path` interns every component, so temporary names would stay in memory for ever.
         return SafeFolder.at(self._path_text, *name.split(os.sep)[:-1], create=create)
 
-    def temporary_name(self, suffix: str) -> str:
+    def temporary_name(self, suffix: str, *, is_hidden: bool = False) -> str:
         """Return a new file name. Each run gets its own, also for the same code."""
-        return f"tmp_code_{os.urandom(16).hex()}.{suffix}"
+        return f"{'.' * is_hidden}tmp_code_{os.urandom(16).hex()}.{suffix}"
 
     def write_temporary(self, name: str, text: str) -> int:
         """Write the file of a running block under a temporary name. Return its change time.
@@ -353,7 +353,7 @@ class Workspace:
 
     def _is_block_file(self, name: str) -> bool:
         """Return True if `name` is the file of a running block or of one that ended long ago."""
-        return name.startswith("tmp_code_") and (
+        return name.startswith(("tmp_code_", ".tmp_code_")) and (
             name in self._running_files
             or (name not in self._finished_files and _TEMPORARY_NAME.fullmatch(name) is not None)
         )

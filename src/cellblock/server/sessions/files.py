@@ -23,7 +23,7 @@ from ..refusals import FileMissing, InvalidFileName
 DATA_DIR = "/mnt/data"
 _HOME = "~"
 T = TypeVar("T")
-_BLOCK_FILE = "tmp_code_"
+_BLOCK_FILES = ("tmp_code_", ".tmp_code_")
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
 _MAX_ENTRIES = 10_000
 
@@ -207,7 +207,7 @@ def _refuse_conflicts(name: str) -> Generator[None]:
 def _scan(folder: SafeFolder, prefix: str, depth: int) -> Iterator[FileInfo]:
     subfolders = list[tuple[str, str]]()
     for name, status in folder.statuses():
-        if name.startswith((TEMPORARY, _BLOCK_FILE)):
+        if name.startswith((TEMPORARY, *_BLOCK_FILES)):
             continue
         path = f"{prefix}/{name}" if prefix else name
         if stat.S_ISREG(status.st_mode):
