@@ -83,8 +83,10 @@ input() is not available here.
 """,
     "mini-swe-agent": r"""
 '5\nerr\n' 3 ''
-'partial\n' -1 'The command timed out.'
+'partial\n' -1 "Command 'echo partial; sleep 100' timed out after 2 seconds"
+TimeoutExpired
 '' -1 "[Errno 2] No such file or directory: '/none'"
+FileNotFoundError
 '/tmp\n' 0 ''
 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n' 1 ''
 {'exit_status': 'Submitted', 'submission': 'the answer\n'}
@@ -92,6 +94,8 @@ t Linux False
 cellblock.integrations.mini_swe_agent.CellblockBashEnvironment
 This box was closed
 True
+'0 6\n99\n' 0 {'open_files': 99}
+ImageUnusable
 """,
     "managed-agents": r"""
 bash '/tmp\n'

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks import PINS, framework_python, import_path
+from cellblock.sandbox.cgroups import find_cgroups
+from cellblock.sandbox.probe import find_sub_ids
+from tests.frameworks import PINS, SCENARIOS, framework_python, import_path
 from tests.sandbox.images.small_root import make_root
 
 pytestmark = [pytest.mark.slow, pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
@@ -25,6 +27,19 @@ FILES = {
     ),
 }
 PROGRAM = "from harbor.cli.main import app; app()"
+USED = r"""
+1.5 300 40
+['0', '99', 'given'] 0
+['1000', 'given'] 0
+[] 137
+['of', 'this', 'root'] 137
+500
+5
+
+The network is the task's, or what `harbor run` says. Not policy's.
+Sandbox.__init__() got an unexpected keyword argument 'imag'
+Unknown limits: cpu.
+"""
 KIND = "cellblock.integrations.harbor:CellblockTaskEnvironment"
 
 
@@ -62,6 +77,24 @@ def test_a_task_is_solved_in_a_root_file_system_of_its_own(tmp_path: Path) -> No
     assert result["verifier_result"] == {"rewards": {"reward": 1.0}}
     [output] = tmp_path.glob("trials/*/verifier/test-stdout.txt")
     assert output.read_text() == "of this root\n"
+
+
+def test_root_is_root_and_the_resources_of_a_task_are_limits(tmp_path: Path) -> None:
+    if isinstance(reason := find_sub_ids(), str):
+        pytest.skip(f"one user: {reason}")
+    if not find_cgroups().processors:
+        pytest.skip("no control groups, which limit processors")
+    done = subprocess.run(
+        [
+            framework_python(*PINS["harbor"], python=str(find_python())),
+            *(SCENARIOS / "harbor_use.py", tmp_path, make_root(tmp_path / "root")),
+        ],
+        env={**os.environ, "PYTHONPATH": import_path(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == USED.removeprefix("\n")
 
 
 def test_a_missing_root_is_an_error_of_the_trial(tmp_path: Path) -> None:

@@ -36,13 +36,13 @@ def test_each_sample_has_a_sandbox_until_it_ends(tmp_path: Path) -> None:
     ]
 
 
-def run_configured(tmp_path: Path, **config: str) -> list[str]:
-    """Return what a sample printed that has read its file, its sandbox and `/etc/own`."""
+def run_configured(tmp_path: Path, **config: object) -> list[str]:
+    """Return what a sample printed that has read its file, its sandboxes and `/etc/own`."""
     scenario = SCENARIOS / "inspect_configured.py"
     printed = run_in_framework(PINS["inspect"], tmp_path, scenario, json.dumps(config))
-    read, *others, outcome = printed.splitlines()
+    read, *others, outcome, is_logged = printed.splitlines()
     assert read == "0  ['6', '7', '6', '7']"
-    assert outcome == "success None"
+    assert (outcome, is_logged) == ("success None", "True")
     return others
 
 
@@ -60,3 +60,40 @@ def test_a_sample_can_have_a_root_file_system(tmp_path: Path) -> None:
     sandbox, own = run_configured(tmp_path, root=str(make_root(tmp_path / "root")))
     assert sandbox.startswith("<Sandbox ")
     assert own == "of this root"
+
+
+def test_a_sample_can_have_several_sandboxes_with_all_parameters(tmp_path: Path) -> None:
+    for name in ("given", "work"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "given" / "file").write_text("given")
+    policy = {"environment": {"A": "5"}, "read_only": [[str(tmp_path / "given"), "/given"]]}
+    limits = {"open_files": 99}
+    second = {"work_dir": str(tmp_path / "work"), "policy": policy, "limits": limits}
+    # It is this machine's: the sandbox sees it as the work folder.
+    (tmp_path / "work" / "given").symlink_to("/given")
+    first, _, other = run_configured(tmp_path, sandboxes={"other": second}, timeout=20)
+    assert first.startswith("<Sandbox ")
+    assert other.startswith("other ['/workspace', '99', '5', 'given'] <Sandbox ")
+
+
+def test_a_wrong_configuration_is_refused_when_it_is_made(tmp_path: Path) -> None:
+    program = """
+from cellblock.integrations.inspect_ai import CellblockConfig
+for wrong in (
+    {"imag": "x"},
+    {"image": "x", "root": "y"},
+    {"policy": {"network": "all"}},
+    {"sandboxes": {"default": {}}},
+    {"sandboxes": {"a": {"sandboxes": {"b": {}}}}},
+):
+    try: CellblockConfig(**wrong)
+    except ValueError as error: print(str(error).splitlines()[-2].strip().partition(" [")[0])
+"""
+    assert run_in_framework(PINS["inspect"], tmp_path, "-c", program).splitlines() == [
+        "Value error, Sandbox.__init__() got an unexpected keyword argument 'imag'. "
+        "See the parameters of cellblock.Sandbox.",
+        "Value error, Unknown arguments: root. See the parameters of cellblock.DockerSandbox.",
+        "Value error, Policy.network must be 'none' or 'host', not 'all'.",
+        "Value error, The sandbox `default` is what the other fields say.",
+        "Value error, The sandbox 'a' cannot have sandboxes of its own.",
+    ]

@@ -112,7 +112,7 @@ def to_config(*settings: ExecutorSettings | GatewaySpec) -> Config:
                         f"{_CANNOT_BE_SAVED[item.name]}. Save one without it."
                     )
             elif item.name not in _NOT_SAVED:
-                config[item.name] = _to_json(value)
+                config[item.name] = to_json(value)
     return config
 
 
@@ -131,7 +131,8 @@ def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _to_json(value: object) -> object:
+def to_json(value: object) -> object:
+    """Return a setting as JSON values, if it is none but can be."""
     if isinstance(value, Limits | Policy):
         return value.to_dict()
     if isinstance(value, SimpleNamespace):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from inspect_ai.util import (
@@ -20,36 +21,44 @@ from inspect_ai.util import (
     SandboxUserUnsupportedError,
     sandboxenv,
 )
-from pydantic import BaseModel
+from pydantic import field_validator
 
 from ..box.base import Box
-from ..box.docker import DockerSandbox
-from ..box.sandbox import Sandbox
 from ..errors import BackendLost, UserUnsupported
+from .box_argument import BoxConfig
 from .stopping import time_limit
 
 
-class CellblockConfig(BaseModel, frozen=True, extra="forbid"):
+class CellblockConfig(BoxConfig, frozen=True):
     """What a task wants: `sandbox=SandboxEnvironmentSpec("cellblock", CellblockConfig(...))`.
 
-    image      that of containers; None for sandboxes of this machine
-    root       the root file system of sandboxes of this machine, as `cellblock.Sandbox` takes it
-    packages   what the Python of the sandboxes can import
-    users      sandboxes of this machine have root and other users, if this machine allows it
+    image       that of a container; None for a sandbox of this machine
+    root        the root file system of a sandbox of this machine, as `cellblock.Sandbox` takes it
+    packages    what the Python of the sandbox can import
+    users       a sandbox of this machine has root and other users, if this machine allows it
+    sandboxes   further sandboxes of a sample, by name
+
+    All other parameters of `Sandbox`, or of `DockerSandbox`, can be given too. There is no time
+    limit by default: Inspect has limits of its own.
     """
+
+    not_of_box = frozenset({"sandboxes"})
+    defaults = MappingProxyType({"timeout": None, "users": True})
 
     image: str | None = None
     root: str | None = None
     packages: tuple[str, ...] = ()
     users: bool = True
+    sandboxes: dict[str, CellblockConfig] = {}
 
-    def make_sandbox(self) -> Box:
-        """Return a sandbox without a time limit: Inspect has limits of its own."""
-        if self.image is None:
-            return Sandbox(timeout=None, packages=self.packages, root=self.root, users=self.users)
-        if self.root is not None:
-            raise ValueError("Pass image for containers, or root for sandboxes, not both.")
-        return DockerSandbox(self.image, timeout=None, packages=self.packages)
+    @field_validator("sandboxes")
+    @classmethod
+    def _check_names(cls, named: dict[str, CellblockConfig]) -> dict[str, CellblockConfig]:
+        if "default" in named:
+            raise ValueError("The sandbox `default` is what the other fields say.")
+        if inner := [name for name, config in named.items() if config.sandboxes]:
+            raise ValueError(f"The sandbox {inner[0]!r} cannot have sandboxes of its own.")
+        return named
 
 
 @sandboxenv(name="cellblock")
@@ -57,6 +66,7 @@ class CellblockEnvironment(SandboxEnvironment):
     """The sandbox of a sample: `Task(..., sandbox="cellblock")`."""
 
     def __init__(self, sandbox: Box) -> None:
+        super().__init__()
         self.sandbox = sandbox
 
     @classmethod
@@ -71,12 +81,18 @@ class CellblockEnvironment(SandboxEnvironment):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        """Start the sandbox of a sample."""
+        """Start the sandboxes of a sample."""
         if not isinstance(config, CellblockConfig | None):
             raise ValueError(f"config must be a CellblockConfig, not {config!r:.100}.")
-        sandbox = (config or CellblockConfig()).make_sandbox()
-        await sandbox.start()
-        return {"default": cls(sandbox)}
+        default = config or CellblockConfig()
+        async with AsyncExitStack() as stack:
+            boxes = {}
+            for name, each in {"default": default, **default.sandboxes}.items():
+                boxes[name] = each.make_box()
+                stack.push_async_callback(boxes[name].close)
+                await boxes[name].start()
+            stack.pop_all()
+        return {name: cls(box) for name, box in boxes.items()}
 
     @classmethod
     async def sample_cleanup(
@@ -86,9 +102,10 @@ class CellblockEnvironment(SandboxEnvironment):
         environments: dict[str, SandboxEnvironment],
         interrupted: bool,
     ) -> None:
-        """Close the sandbox of a sample."""
-        for environment in environments.values():
-            await environment.as_type(cls).sandbox.close()
+        """Close the sandboxes of a sample."""
+        async with AsyncExitStack() as stack:
+            for environment in environments.values():
+                stack.push_async_callback(environment.as_type(cls).sandbox.close)
 
     async def exec(
         self,

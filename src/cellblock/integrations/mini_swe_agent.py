@@ -6,32 +6,36 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 from typing import Any
 
 from minisweagent.exceptions import Submitted
-from pydantic import BaseModel
 
 from ..aio.background_loop import background_loop
-from ..box.docker import DockerSandbox
-from ..box.sandbox import Sandbox
+from .box_argument import BoxConfig
 
 _DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
-class CellblockBashConfig(BaseModel, extra="forbid"):
+class CellblockBashConfig(BoxConfig, frozen=True):
     """The settings of `CellblockBashEnvironment`.
 
     cwd        the folder of commands; the work folder by default
     env        variables for commands
     timeout    seconds that a command may run
-    work_dir   a folder of this machine that becomes the work folder; a temporary one by default
+    user       the user that runs commands, such as "root", which needs `users: true`
     image      that of a container; None for a sandbox of this machine
+
+    The others are the parameters of `cellblock.Sandbox`, or with an `image` of
+    `cellblock.DockerSandbox`: `work_dir`, `root`, `users`, `limits`, `policy` and so on.
     """
+
+    not_of_box = frozenset({"cwd", "env", "timeout", "user"})
 
     cwd: str = ""
     env: dict[str, str] = {}
     timeout: int = 30
-    work_dir: str | None = None
+    user: str | int | None = None
     image: str | None = None
 
 
@@ -48,28 +52,27 @@ class CellblockBashEnvironment:
 
     def __init__(self, **settings: Any) -> None:
         self.config = CellblockBashConfig(**settings)
-        image, work_dir = self.config.image, self.config.work_dir
-        self.sandbox = (
-            DockerSandbox(image, work_dir=work_dir) if image else Sandbox(work_dir=work_dir)
-        )
+        self.sandbox = self.config.make_box()
 
     def execute(
         self, action: dict[str, object], cwd: str = "", *, timeout: int | None = None
     ) -> dict[str, object]:
         """Run a command of bash. Raise `Submitted` if it is the last one."""
+        command, seconds = str(action.get("command", "")), timeout or self.config.timeout
         try:
             running = self.sandbox.exec(
-                ["bash", "-c", str(action.get("command", ""))],
+                ["bash", "-c", command],
                 cwd=cwd or self.config.cwd or None,
                 env=self.config.env,
-                timeout=timeout or self.config.timeout,
+                timeout=seconds,
+                user=self.config.user,
                 merge_stderr=True,
             )
             done = background_loop().run(running)
         except (OSError, RuntimeError, ValueError) as error:
-            return _failure("", str(error), type(error).__name__)
+            return _failure("", error)
         if done.timed_out:
-            return _failure(done.stdout_text, "The command timed out.", "TimeoutError")
+            return _failure(done.stdout_text, subprocess.TimeoutExpired(command, seconds))
         lines = done.stdout_text.lstrip().splitlines(keepends=True)
         if done.exit_code == 0 and lines and lines[0].strip() == _DONE:
             answer = "".join(lines[1:])
@@ -93,10 +96,10 @@ class CellblockBashEnvironment:
         background_loop().run(self.sandbox.close())
 
 
-def _failure(output: str, text: str, kind: str) -> dict[str, object]:
+def _failure(output: str, error: Exception) -> dict[str, object]:
     return {
         "output": output,
         "returncode": -1,
-        "exception_info": f"An error occurred while executing the command: {text}",
-        "extra": {"exception_type": kind, "exception": text},
+        "exception_info": f"An error occurred while executing the command: {error}",
+        "extra": {"exception_type": type(error).__name__, "exception": str(error)},
     }

@@ -14,6 +14,8 @@ for command, options in (
 ):
     done = environment.execute({"command": command}, **options)
     print(repr(done["output"]), done["returncode"], repr(done["exception_info"].partition(": ")[2]))
+    if "extra" in done:
+        print(done["extra"]["exception_type"])
 try:
     environment.execute({"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo the answer"})
 except Submitted as done:
@@ -26,4 +28,19 @@ print(environment.execute({"command": "true"})["exception_info"].partition(": ")
 try:
     get_environment({"environment_class": KIND, "imag": "x"})
 except ValueError as error:
-    print("Extra inputs are not permitted" in str(error))
+    print("unexpected keyword argument 'imag'" in str(error))
+environment = get_environment(
+    {
+        "environment_class": KIND,
+        "users": True,
+        "user": "root",
+        "policy": {"environment": {"B": "6"}},
+        "limits": {"open_files": 99},
+    }
+)
+done = environment.execute({"command": "echo $EUID $B; ulimit -n; echo 10.9.8.7 x >> /etc/hosts"})
+print(repr(done["output"]), done["returncode"], environment.config.model_dump()["limits"])
+environment.cleanup()
+environment = get_environment({"environment_class": KIND, "root": "/nowhere"})
+print(environment.execute({"command": "true"})["extra"]["exception_type"])
+environment.cleanup()
