@@ -11,7 +11,9 @@ from tests.frameworks import PINS, run_in_framework
 pytestmark = [pytest.mark.slow, pytest.mark.pythons, pytest.mark.network, pytest.mark.timeout(300)]
 
 PROTOCOL = """\
-import os
+import dataclasses, os
+from typing import NamedTuple
+from pydantic import BaseModel
 from dspy.primitives import CodeInterpreter
 from cellblock.integrations.dspy import CellblockInterpreter
 
@@ -39,6 +41,11 @@ show("SUBMIT(1)")
 show("import os; os._exit(3)")
 show("input()")
 show("y")
+class Person(BaseModel): name: str
+Point = NamedTuple("Point", [("x", int)])
+Pair = dataclasses.make_dataclass("Pair", ["first"])
+show("print(p, q, r, s)", p=Person(name="Ada"), q=[Point(1)], r=Pair(Point(2)), s={2, 1})
+show("import collections; SUBMIT(collections.namedtuple('T', 'u')(3), {2, 1})")
 interpreter.shutdown()
 show("y")
 interpreter.shutdown()
@@ -62,6 +69,8 @@ def test_the_interpreter_keeps_the_contract(tmp_path: Path) -> None:
         "its variables are as they were before this block.",
         "CodeExecutionError input() is not available here.",
         "'5'",
+        """"{'name': 'Ada'} [{'x': 1}] {'first': {'x': 2}} [1, 2]\"""",
+        "FinalOutput({'a': {'u': 3}, 'b': [1, 2]})",
         "CodeInterpreterError The session of this interpreter has ended. Make a new one.",
     ]
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
+import datetime
+import enum
 import os
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
+from pydantic import BaseModel
 
 from cellblock.aio.background_loop import background_loop
 from cellblock.integrations.host_functions import BlockEnded, FunctionBlock, FunctionSession
@@ -103,6 +108,59 @@ def test_threads_of_the_code_call_functions(session: FunctionSession) -> None:
         "with ThreadPoolExecutor(8) as pool:\n    print(sum(pool.map(add, range(50))))"
     )
     assert output(session, code) == str(sum(range(51)))
+
+
+class Person(BaseModel):
+    name: str
+    born: datetime.date
+
+
+@dataclasses.dataclass
+class Pair:
+    first: object
+    second: object
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Kind(enum.Enum):
+    GOOD = "good"
+
+
+VALUES = Pair([Person(name="Ada", born=datetime.date(1815, 12, 10)), Point(1, 2)], {3, 1, 2})
+PLAIN = "[{'name': 'Ada', 'born': '1815-12-10'}, {'x': 1, 'y': 2}], 'second': [1, 2, 3]"
+IN_SANDBOX = """
+import collections, dataclasses, datetime, enum, pathlib
+@dataclasses.dataclass
+class Pair:
+    first: object
+    second: object
+class Kind(enum.Enum):
+    GOOD = "good"
+Point = collections.namedtuple("Point", "x y")
+taken = keep(Pair(Point(1, 2), frozenset({3, 1, 2})), kind=Kind.GOOD, at=datetime.date(2026, 1, 2))
+print(taken, keep({"a": (pathlib.Path("/x"), {1, "a"} - {1})}))
+"""
+
+
+def test_objects_with_fields_and_sets_cross_both_ways(session: FunctionSession) -> None:
+    kept: list[object] = []
+
+    def keep(*args: object, **options: object) -> object:
+        kept.append((*args, options))
+        return VALUES if options else {Kind.GOOD}
+
+    session.functions["keep"] = keep
+    assert output(session, IN_SANDBOX) == f"{{'first': {PLAIN}}} ['good']"
+    assert kept == [
+        ({"first": {"x": 1, "y": 2}, "second": [1, 2, 3]}, {"kind": "good", "at": "2026-01-02"}),
+        ({"a": ["/x", ["a"]]}, {}),
+    ]
+    background_loop().run(session.set("given", VALUES))
+    assert output(session, "print(given)") == f"{{'first': {PLAIN}}}"
 
 
 CANNOT_CROSS = {

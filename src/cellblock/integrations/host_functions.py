@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import secrets
@@ -22,9 +23,12 @@ from ..executors.session.sandbox import SandboxSessionCodeExecutor
 from ..executors.session.settings import InputPrompt
 from ..results import SessionCodeResult
 from ..runtime.protocol import MAX_FRAME
+from . import plain_values
+from .plain_values import plain_value
 from .stopping import IsStopped, until_stopped
 
-# Runs in the sandbox. A call is the prompt of an `input()`, and its result the answer: both JSON.
+# Runs in the sandbox, after the source of `plain_values`. A call is the prompt of an `input()`, and
+# its result the answer: both JSON.
 _DEFINE = """\
 def define_functions(variables, marker, names):
     import builtins, json, threading
@@ -40,7 +44,7 @@ def define_functions(variables, marker, names):
 
     def define(name):
         def call(*args, **kwargs):
-            request = marker + json.dumps([name, args, kwargs], default=plain)
+            request = marker + json.dumps(plain_value([name, args, kwargs]), default=plain)
             with lock:
                 answer = json.loads(builtins.input(request))
             if "error" in answer:
@@ -147,10 +151,10 @@ _calls_of_block: ContextVar[_Calls | None] = ContextVar("_calls_of_block", defau
 class FunctionSession:
     """A live session whose code can call `functions` of this process by name.
 
-    Arguments and results cross as JSON. Code can call what `functions` holds, and nothing else. A
-    function runs in a thread, with the context variables of the caller of `run`; what it returns to
-    be awaited runs on the loop of that caller, if it has one. Its time is not time of the block.
-    What it raises is a `RuntimeError` in the code.
+    Arguments and results cross as the JSON of `plain_value`. Code can call what `functions` holds,
+    and nothing else. A function runs in a thread, with the context variables of the caller of
+    `run`; what it returns to be awaited runs on the loop of that caller, if it has one. Its time is
+    not time of the block. What it raises is a `RuntimeError` in the code.
 
     The parameters are those of `SandboxSessionCodeExecutor` without `input_callback`.
     """
@@ -177,7 +181,9 @@ class FunctionSession:
         await background_loop().call(stop())
 
     async def set(self, name: str, value: object) -> None:
-        """Set a variable. Raise what `SandboxSessionCodeExecutor.set` raises."""
+        """Set a variable to the `plain_value`, as `SandboxSessionCodeExecutor.set` does."""
+        with contextlib.suppress(RecursionError):  # then that raises
+            value = plain_value(value)
         await self._session.set(name, value)
 
     async def run(self, code: str, is_stopped: IsStopped = lambda: False) -> FunctionBlock:
@@ -196,7 +202,8 @@ class FunctionSession:
         async with self._lock:
             self._calls, names = calls, list(self.functions)
             _calls_of_block.set(calls)
-            define = _DEFINE_ALL.format(source=_DEFINE, marker=self._marker, names=names)
+            source = inspect.getsource(plain_values) + _DEFINE
+            define = _DEFINE_ALL.format(source=source, marker=self._marker, names=names)
             try:
                 number = (await self._run_block(define, is_silent=True)).check().output
                 result = await self._run_block(code)
@@ -237,7 +244,7 @@ class FunctionSession:
         try:
             match json.loads(request):
                 case [str(name), [*args], {**options}] if name in self.functions:
-                    value = calls.call(self.functions[name], args, options)
+                    value = plain_value(calls.call(self.functions[name], args, options))
                 case _:
                     raise ValueError("There is no such function.")
             json.dumps(value)  # may raise
