@@ -155,7 +155,7 @@ def test_a_server_that_was_taken_for_dead_has_its_sessions_again(engine: Engine)
     slow, other = ServerIdentity("slow", "slow", 0), ServerIdentity("other", "other", 0)
     write(engine, slow, 1, Batch())
     write(engine, other, 1, Batch())
-    reserve(engine, slow, OWNER, NewSessionRow("a", "mine"), 0)
+    reserve(engine, slow, OWNER, NewSessionRow("a", "mine", 0), 0)
     _execute(engine, "UPDATE servers SET seen_at = 0 WHERE id = 'slow'")
     clean_up(engine, other, 0)
     assert read_others(engine, "other", OWNER) == []
@@ -170,8 +170,8 @@ async def test_the_use_and_the_end_of_a_session_are_written(
     monkeypatch.setattr("cellblock.server.state.journal._HEARTBEAT", 0.05)
 
     async with StateJournal(engine, "one", 1) as journal:
-        await journal.reserve(OWNER, "a", "mine", 0)
-        await journal.reserve(OWNER, "b", "other", 1)
+        await journal.reserve(OWNER, "a", "mine", 0, 0)
+        await journal.reserve(OWNER, "b", "other", 1, 0)
         journal.release("b", "deleted")
         journal.use("a", expires_at=4e9)
         (found,) = await _wait_for_use(engine)

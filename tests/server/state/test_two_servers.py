@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ def test_a_session_of_another_server_is_listed_and_refused(pair: Pair) -> None:
         assert made["server"] is None
         (listed,) = two.get("/sessions").json()["sessions"]
         assert (listed["id"], listed["server"]) == ("mine", "one")
+        assert 300 < _idle_seconds(listed) < 900
         for answer in (
             two.get("/sessions/mine"),
             two.delete("/sessions/mine"),
@@ -215,6 +217,13 @@ def test_a_second_server_with_the_same_name_is_refused(pair: Pair, database: str
         assert "Another server with the name 'one' uses this database." in done.stderr
         assert one.get("/sessions/kept").status_code == 200
         assert two.get("/sessions/kept").json()["error"]["code"] == "SessionElsewhere"
+
+
+def _idle_seconds(session: dict[str, Any]) -> float:
+    created, expires = (
+        datetime.fromisoformat(session[name]) for name in ("created_at", "expires_at")
+    )
+    return (expires - created).total_seconds()
 
 
 @pytest.mark.slow

@@ -50,9 +50,13 @@ class ServerJournal(Protocol):
         """
         ...
 
-    async def reserve(self, owner: Owner, session_id: str, identifier: str, own_count: int) -> None:
-        """Say that this server makes a session. Raise as `check_sessions`, or `SessionElsewhere`
-        if another server has one with this identifier.
+    async def reserve(
+        self, owner: Owner, session_id: str, identifier: str, own_count: int, expires_at: float
+    ) -> None:
+        """Say that this server makes a session, which ends at `expires_at` if it is not used.
+
+        Raise as `check_sessions`, or `SessionElsewhere` if another server has one with this
+        identifier.
         """
         ...
 
@@ -98,7 +102,9 @@ class NoJournal:
     async def check_sessions(self, owner: Owner, own_count: int) -> None:
         """Do nothing."""
 
-    async def reserve(self, owner: Owner, session_id: str, identifier: str, own_count: int) -> None:
+    async def reserve(
+        self, owner: Owner, session_id: str, identifier: str, own_count: int, expires_at: float
+    ) -> None:
         """Do nothing."""
 
     def release(self, session_id: str, ending: str) -> None:

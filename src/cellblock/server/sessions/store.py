@@ -115,9 +115,12 @@ class SessionStore:
 
     def expires_at(self, session: HostedSession) -> float:
         """Return when a session ends if it is not used, in seconds since 1970."""
-        idle_end = session.last_used_at + self.settings.idle_seconds
+        return self._expires_at(session.last_used_at, session.created_at)
+
+    def _expires_at(self, last_used_at: float, created_at: float) -> float:
+        idle_end = last_used_at + self.settings.idle_seconds
         max_age = self.settings.max_age_seconds
-        return idle_end if max_age is None else min(idle_end, session.created_at + max_age)
+        return idle_end if max_age is None else min(idle_end, created_at + max_age)
 
     @contextlib.asynccontextmanager
     async def use(
@@ -191,8 +194,10 @@ class SessionStore:
         Raise `TooManySessions`, `SessionElsewhere` and `Draining`.
         """
         self.check_room(owner)
-        session_id = str(uuid4())
-        await self.journal.reserve(owner, session_id, identifier, self._count(owner))
+        session_id, now = str(uuid4()), time.time()
+        await self.journal.reserve(
+            owner, session_id, identifier, self._count(owner), self._expires_at(now, now)
+        )
         try:
             yield session_id
         finally:

@@ -142,9 +142,11 @@ class StateJournal:
         if owner.quotas.sessions is not None:
             owner.check_session_quota(own_count + len(await self.others(owner)))
 
-    async def reserve(self, owner: Owner, session_id: str, identifier: str, own_count: int) -> None:
+    async def reserve(
+        self, owner: Owner, session_id: str, identifier: str, own_count: int, expires_at: float
+    ) -> None:
         """Add a session that the server is about to make. See `registry.reserve`."""
-        session = NewSessionRow(session_id, storable(identifier))
+        session = NewSessionRow(session_id, storable(identifier), expires_at)
         await asyncio.to_thread(reserve, self._engine, self._server, owner, session, own_count)
         self._sessions.add(session_id)
 

@@ -25,10 +25,13 @@ DEAD_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class NewSessionRow:
-    """A session to add: its ID, and the identifier that the client has chosen."""
+    """A session to add: its ID, the identifier that the client has chosen, and when it ends if it
+    is not used.
+    """
 
     id: str
     identifier: str
+    expires_at: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +144,7 @@ def reserve(
                     server=server.name,
                     created_at=now,
                     used_at=now,
-                    expires_at=now,
+                    expires_at=session.expires_at,
                 )
             )
     except SQLAlchemyError as error:
