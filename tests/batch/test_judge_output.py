@@ -119,6 +119,19 @@ def test_case_at_a_limit_is_the_last_that_runs(judging: Judging) -> None:
     assert (verdict.outcome, verdict.limit) == ("limit", "output_bytes")
 
 
+def test_output_is_read_up_to_a_multiple_of_its_limit(judging: Judging) -> None:
+    """To print costs so little CPU time that only the wall limit would end these programs."""
+    write = "import os\ndata = bytes(100_000)\n"
+    cases = {
+        f"{write}for _ in range(9): os.write(1, data)": ("passed", None),
+        f"{write}for _ in range(20): os.write(2, data)": ("limit", "output_bytes"),
+        f"{write}while True: os.write(1, data)": ("limit", "output_bytes"),
+    }
+    for code, expected in cases.items():
+        verdict = judging.judge(code, None, wall_seconds=3)
+        assert (verdict.outcome, verdict.limit) == expected, verdict.message
+
+
 def test_cpu_time_is_limited_where_the_executor_has_no_limit() -> None:
     async def verdict() -> Verdict:
         async with SandboxCommandLineCodeExecutor(limits=Limits.unlimited()) as executor:

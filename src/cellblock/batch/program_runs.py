@@ -16,11 +16,13 @@ from ..executors.places.host import HostPlace
 from ..executors.places.sandbox import SandboxPlace
 from ..executors.run_options import RunOptions
 from ..executors.workspace.workspace import OutsideWorkspace, Workspace
-from ..limits import KIB
+from ..limits import KIB, MIB
 from ..results import CodeResult
 from .programs import JudgeLimits
 
 _SMALL_BYTES = 64 * KIB  # written without a thread
+# A program that prints so many times the output to keep is ended: printing costs little CPU time.
+_PRINTED_SHARE = 16
 _installed = WeakKeyDictionary[CommandLineExecutor, set[str]]()
 
 
@@ -105,7 +107,9 @@ class ProgramRuns:
             replaces_timeout=True,
             cpu_seconds=limits.cpu_seconds if cpu_seconds is None else cpu_seconds,
         )
-        program = replace(program, stdin=file, output_bytes=limits.output_bytes)
+        kept = limits.output_bytes
+        most = None if kept is None else max(_PRINTED_SHARE * kept, MIB)
+        program = replace(program, stdin=file, output_bytes=kept, most_output=most)
         try:
             result = await self._executor.run_program(program, None, options)
         finally:

@@ -77,7 +77,8 @@ class JudgeLimits:
     wall_seconds    time from its start. It only ends programs that wait without using the CPU, and
                     is generous, so that a busy machine does not change verdicts
     memory_bytes    memory of all its processes
-    output_bytes    output to keep
+    output_bytes    output to keep. A program that prints 16 times as much, and 1 MiB or more, is
+                    ended
     """
 
     cpu_seconds: float | None = 10

@@ -176,6 +176,9 @@ def _describe_end(
                 "(written_bytes)."
             )
             return EXIT_KILLED, "killed", why, text
+        case "output_bytes":
+            text = "\nKilled: the program printed without end (output_bytes)."
+            return EXIT_KILLED, "killed", why, text
         case "files":
             text = f"\nKilled: the block made more than the limit of {limits.files} files (files)."
             return EXIT_KILLED, "killed", why, text

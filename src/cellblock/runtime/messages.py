@@ -36,11 +36,13 @@ class RunRequest(NamedTuple):
     """`RUN`: run a block in a fresh process.
 
     output_bytes   how many bytes of output to keep, instead of the server's limit
+    most_output    how many bytes of output end the block
     """
 
     job: CellJob
     terms: RunTerms = RunTerms()
     output_bytes: int | None = None
+    most_output: int | None = None
 
 
 class MountSpec(NamedTuple):

@@ -27,9 +27,11 @@ class OutputLimit:
         self._tail_size = 0
         self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self.is_empty = True  # `finish` would return nothing
+        self.total_bytes = 0  # that `add` got
 
     def add(self, stream: Stream, data: bytes) -> bytes:
         """Add output. Return the part of it that can be passed on immediately."""
+        self.total_bytes += len(data)
         if self.max_bytes is None:
             return data
         if not self._head_room:

@@ -123,7 +123,7 @@ async def run_program(
         find = place.isolated_command if program.is_isolated else place.command
         command = find(_PYTHON, program.script)
         job = job._replace(script=command.script, argv=command.argv, env=command.env)
-    request = RunRequest(job, terms, program.output_bytes)
+    request = RunRequest(job, terms, program.output_bytes, program.most_output)
     async with contextlib.aclosing(place.frames(request, token)) as frames:
         async for frame in frames:
             for event in decoder.decode(frame):

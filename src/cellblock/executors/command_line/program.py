@@ -17,6 +17,7 @@ class ProgramRun:
     code_file       the name and the text of a file to write before. No file has this name
     stdin           the name of the file of its standard input, which it does not see; "": none
     output_bytes    how many bytes of output to keep, instead of the limit `output_bytes`
+    most_output     how many bytes of output end it; None: any number is read
     address_space   how many bytes it may map; a script: besides what Python has mapped
     is_isolated     a script of ours, after programs for whose start they can have left something
     """
@@ -26,6 +27,7 @@ class ProgramRun:
     code_file: tuple[str, str] | None = None
     stdin: str = ""
     output_bytes: int | None = None
+    most_output: int | None = None
     address_space: int | None = None
     is_isolated: bool = False
 

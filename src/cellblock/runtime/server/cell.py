@@ -95,6 +95,7 @@ class Run:
             cpu_seconds = min(cpu_seconds, limits.cpu_seconds or cpu_seconds)
             limits = limits._replace(cpu_seconds=cpu_seconds)
         self.limits = limits
+        self.most_output: int | None = None
         self._room = limits.written_bytes or (1 << 62)
         self.storage = StorageMeter(folders, limits)
 
@@ -219,6 +220,7 @@ class Cell:
         """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
         request = job.request
         run = self.run = Run(job.number, job.arrived, request.terms, self._limits, folders)
+        run.most_output = request.most_output
         if request.output_bytes is not None and self.pipes is not None:
             self.pipes.limit = OutputLimit(request.output_bytes)
         first_check = run.started + run.storage.check_after(_FIRST_CHECK)
@@ -244,10 +246,17 @@ class Cell:
                 run.next_check = now + GRACE
         elif now >= run.deadline:
             self.stop_run("wall_seconds")
+        elif self._prints_too_much():
+            self.stop_run("output_bytes")
         elif self._usage and (limit := self._usage.exceeded_limit(run.limits, run.storage)):
             self.stop_run(limit)
         else:
             run.next_check = min(run.next_check, now + run.storage.check_after(_CHECK_INTERVAL))
+
+    def _prints_too_much(self) -> bool:
+        if self.run is None or self.run.most_output is None or self.pipes is None:
+            return False
+        return self.pipes.limit.total_bytes > self.run.most_output
 
     def stop_run(self, why: str | None) -> None:
         """Ask the first process to kill the block's processes."""
@@ -279,6 +288,7 @@ class Cell:
                 why = "memory_bytes"
         why = why or exceeded_cpu_limit(self.run.limits, cpu)
         why = why or self.run.storage.limit_exceeded_at_end()
+        why = why or ("output_bytes" if self._prints_too_much() else None)
         return Ending(
             self._report.status if self._report else None,
             why,
