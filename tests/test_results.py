@@ -19,6 +19,7 @@ from cellblock import (
     ExecutionFailed,
     ExecutionTimeout,
     FileCreated,
+    JupyterCodeResult,
     Output,
     OutputTruncated,
     SessionCodeResult,
@@ -79,6 +80,14 @@ def test_every_result_has_the_notices_of_its_blocks() -> None:
     assert [block.notice for block in result.blocks] == ["first", "", "third"]
     assert CodeResult(0, "").notice == CommandLineCodeResult(0, "").notice == ""
     assert observe(result).text.endswith("first\nthird")
+
+
+def test_every_result_says_what_its_session_has_lost() -> None:
+    ended = Ended(0, 0, "ok", session_restored=True, lost_blocks=2)
+    for kind in (CodeResult, CommandLineCodeResult, SessionCodeResult, JupyterCodeResult):
+        assert (kind(0, "").session_restored, kind(0, "").lost_blocks) == (False, 0)
+    result = fold([Started(0, "python"), ended, Started(1, "python"), ended])
+    assert (result.session_restored, result.lost_blocks) == (True, 4)
 
 
 def test_truncated_output_is_marked_with_the_bytes_of_each_stream() -> None:

@@ -35,7 +35,7 @@ class BlockResult:
 
     code_file   the file that holds the block's code, an absolute path; None if there is none
 
-    The other fields are those of `CodeResult` and `SessionCodeResult`.
+    The other fields are those of `CodeResult`.
     """
 
     language: str
@@ -82,6 +82,9 @@ class CodeResult:
     truncated   True if output over the limit `output_bytes` was left out
     notice      what happened apart from the blocks, such as a session that was restored or lost
                 variables; "" if nothing did
+    session_restored   True if a block ended the process of a live session, and the variables were
+                restored to their values before that block
+    lost_blocks number of earlier blocks of a live session whose variables are lost
     blocks      one `BlockResult` for each block that ran or was refused
 
     In the three texts, U+FFFD replaces bytes that are not UTF-8, NUL and the escape character.
@@ -106,6 +109,8 @@ class CodeResult:
     )
     truncated: bool = field(default=False, compare=False, kw_only=True)
     notice: str = field(default="", compare=False, kw_only=True)
+    session_restored: bool = field(default=False, compare=False, kw_only=True)
+    lost_blocks: int = field(default=0, compare=False, kw_only=True)
     blocks: list[BlockResult] = field(
         default_factory=list[BlockResult], compare=False, kw_only=True
     )
@@ -183,16 +188,11 @@ class CommandLineCodeResult(CodeResult):
 class SessionCodeResult(CodeResult):
     """The result of a live session.
 
-    output_files       the images and HTML pages among the displays, one file for each display
-    session_restored   True if a block ended the session's process and the variables were restored
-                       to their values before that block
-    lost_blocks        number of earlier blocks whose variables are lost
-    code_file          the file of the first block that has one
+    output_files   the images and HTML pages among the displays, one file for each display
+    code_file      the file of the first block that has one
     """
 
     output_files: list[Path] = field(default_factory=list[Path])
-    session_restored: bool = field(default=False, compare=False, kw_only=True)
-    lost_blocks: int = field(default=0, compare=False, kw_only=True)
     code_file: str | None = field(default=None, compare=False, kw_only=True)
 
     def __str__(self) -> str:
@@ -267,9 +267,7 @@ class ResultBuilder:
         return kind(
             **self._common_fields(whole),
             output_files=list(whole.output_files),
-            session_restored=whole.session_restored,
             code_file=whole.code_file,
-            lost_blocks=whole.lost_blocks,
         )
 
     def _merged_block(self) -> BlockResult:
@@ -309,6 +307,8 @@ class ResultBuilder:
             "displays": list(whole.displays),
             "truncated": whole.truncated,
             "notice": whole.notice,
+            "session_restored": whole.session_restored,
+            "lost_blocks": whole.lost_blocks,
             "blocks": self.blocks,
         }
 

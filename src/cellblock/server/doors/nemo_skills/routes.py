@@ -59,7 +59,7 @@ class LocalSandbox:
         run = SessionRun(terminal_mode=body.traceback_verbosity)
         work = self._store.run_in(owner, identifier, block, run, body.timeout)
         result = await run_while_connected(request, work)
-        return JSONResponse(answer(result, body, is_new=is_new or _has_lost_state(result)))
+        return JSONResponse(answer(result, body, is_new=is_new or result.lost_blocks > 0))
 
     async def list_sessions(self, _request: Request, owner: Owner) -> Response:
         """Answer GET /sessions."""
@@ -113,8 +113,3 @@ def _session_id(request: Request) -> str:
             f"IPython needs the header X-Session-ID with 1 to {_MAX_ID_LENGTH} characters."
         )
     return identifier
-
-
-def _has_lost_state(result: CodeResult) -> bool:
-    """Return True if variables of earlier runs are gone."""
-    return getattr(result, "lost_blocks", 0) > 0

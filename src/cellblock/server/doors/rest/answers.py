@@ -100,9 +100,9 @@ class RunResult(BaseModel):
             displays=[dict(bundle) for bundle in result.displays],
             files=result.files,
             usage=RunUsage.of(result.usage),
-            session_restored=getattr(result, "session_restored", False),
+            session_restored=result.session_restored,
             notice=result.notice,
-            lost_blocks=getattr(result, "lost_blocks", 0),
+            lost_blocks=result.lost_blocks,
         )
 
 
