@@ -93,7 +93,7 @@ def test_a_key_is_revoked_after_a_question(server: Server, admin: httpx.Client) 
 
 def _begins_with_a_run(log: str) -> str:
     """Return a page of the log if its newest line is a run rather than a new key, else ""."""
-    return log if -1 < log.find(">run<") < log.find(">key.add<") else ""
+    return log if -1 < log.find('"Action">run<') < log.find('"Action">key.add<') else ""
 
 
 def test_an_administrator_sees_what_all_keys_have_done(

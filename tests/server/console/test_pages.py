@@ -176,6 +176,16 @@ def _tree(page: str) -> list[tuple[int, str]]:
     return found
 
 
+def test_sessions_are_filtered(visitor: httpx.Client) -> None:
+    for name in ("filter-one", "filter-two"):
+        _create(visitor, name)
+    found = visitor.get("/sessions?text=FILTER").text
+    assert found.index(">filter-two<") < found.index(">filter-one<")
+    assert "2 sessions found" in found
+    assert ">filter-one<" not in visitor.get("/sessions?text=filter-two&state=idle").text
+    assert "There is no such session" in visitor.get("/sessions?text=filter&state=running").text
+
+
 def test_sessions_can_be_restarted_and_ended(visitor: httpx.Client) -> None:
     path = _create(visitor, "short")
     run(visitor, f"{path}/runs", "x = 1")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import httpx
 from sqlalchemy import insert
 
+from cellblock.server.console.pages import Filters
 from cellblock.server.console.usage_chart import MEASURES, usage_chart
 from cellblock.server.state.audit import AuditFilter, recent_audit
 from cellblock.server.state.database import open_database
@@ -75,15 +77,60 @@ def test_a_key_sees_its_own_usage_and_log(server: Server) -> None:
         visiting(server, server.add_key(names[1])) as two,
     ):
         run(one, "/runs", "print('secret code')", place="fresh")
-        log = wait_for(lambda: _if_contains(one.get("/log"), ">run<"))
+        log = wait_for(lambda: _if_contains(one.get("/log"), '"Action">run<'))
         usage = wait_for(lambda: _if_contains(one.get("/usage"), "<rect"))
         assert ">console<" in log
         assert "secret" not in log + usage
         assert "records &lt;b&gt;one&lt;/b&gt;" in usage
         assert names[1] not in usage + log
         assert "<rect" not in two.get("/usage").text
-        assert ">run<" not in two.get("/log").text
+        assert '"Action">run<' not in two.get("/log").text
         assert "Run seconds by day" in one.get("/usage?measure=time&days=90").text
+
+
+def test_a_long_log_has_pages_and_a_filter(server: Server) -> None:
+    key = server.add_key("long log")
+    info = next(each for each in server.keys.list_keys() if each.name == "long log")
+    first, third = (datetime.now(UTC).date() - timedelta(days) for days in (10, 8))
+    midnight = datetime.combine(first, time(), UTC).timestamp()
+    records = [
+        AuditRecord(
+            time=midnight + 86_400 * (number % 3),
+            key_id=info.id,
+            key_name=info.name,
+            door="rest",
+            action=("run", "restart")[number % 2],
+            session=f"100%-{number}" if number < 110 else None,
+        )
+        for number in range(250)
+    ]
+    engine = open_database(server.database)
+    with engine.begin() as connection:
+        connection.execute(insert(AuditRow), [asdict(record) for record in records])
+    engine.dispose()
+    with visiting(server, key) as client:
+        wait_for(lambda: _if_contains(client.get("/log"), '"Action">sign-in<'))
+        last = client.get("/log?page=3")
+        assert "201 to 252 of 252 records" in text_of(last)
+        assert ">100%-0<" in last.text
+        for query, count in {
+            "text=100%25-10": 11,
+            "text=100_": 0,
+            "action=restart": 125,
+            f"action=restart&text=100%25&since={first}&until={first}": 18,
+            f"since={third}": 85,
+        }.items():
+            assert f"{count} records found" in text_of(client.get(f"/log?{query}")), query
+        link = 'href="?text=100%25&amp;page=2"'
+        assert link in client.get("/log?text=100%25").text
+
+
+def test_pages_of_a_list() -> None:
+    places = [(Filters({}, number).of(251, 100)) for number in (1, 3, 9)]
+    assert [(each.number, each.start, each.pages) for each in places] == [
+        (1, 0, 3), (3, 200, 3), (3, 200, 3),
+    ]  # fmt: skip
+    assert Filters({}, 1).of(0, 100).pages == 1
 
 
 def _if_contains(answer: httpx.Response, part: str) -> str:
@@ -91,7 +138,14 @@ def _if_contains(answer: httpx.Response, part: str) -> str:
 
 
 def test_addresses_that_are_not_valid_are_refused(visitor: httpx.Client) -> None:
-    for path in ("/usage?days=1", "/usage?measure=x", "/log?before=-1"):
+    paths = (
+        "/usage?days=1",
+        "/usage?measure=x",
+        "/log?page=-1",
+        "/log?since=x",
+        "/sessions?page=x",
+    )
+    for path in paths:
         answer = visitor.get(path)
         assert answer.status_code == 400, path
         assert "Choose" in text_of(answer)

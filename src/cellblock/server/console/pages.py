@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...visible_text import visible
 from ..http.statuses import message_of, status_of
+from ..refusals import InvalidRequest
 from .gate import PREFIX, Visitor
 
 FOLDER = Path(__file__).parent
+_MAX_DIGITS = 9
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -50,6 +54,61 @@ class Pages:
         page = self.answer("error.html", visitor, status.status, message=message_of(error))
         page.headers.update(_without_challenge(status.headers))
         return page
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which part of a long list a page shows.
+
+    fields   the fields of the form above the list that are filled in, by name
+    number   the number of the page, from 1 on
+    """
+
+    fields: Mapping[str, str]
+    number: int
+
+    @classmethod
+    def read(cls, request: Request, *names: str) -> Filters:
+        """Return the filters in the address of a request. Raise `InvalidRequest`."""
+        given = {name: request.query_params.get(name, "").strip() for name in names}
+        number = read_number(request.query_params.get("page", "1"))
+        return cls({name: text for name, text in given.items() if text}, max(1, number))
+
+    def get(self, name: str) -> str:
+        """Return a field of the form; "" if it is empty."""
+        return self.fields.get(name, "")
+
+    def address(self, number: int) -> str:
+        """Return the query of the address of another page of the list."""
+        return f"?{urlencode({**self.fields, 'page': number})}"
+
+    def of(self, total: int, size: int) -> Paging:
+        """Return where the page is in a list of `total`, of which a page shows `size`."""
+        pages = max(1, -(-total // size))
+        return Paging(self, min(self.number, pages), pages, total, size)
+
+
+@dataclass(frozen=True)
+class Paging:
+    """The place of a page in a list: page `number` of `pages`, which show `size` of `total`."""
+
+    filters: Filters
+    number: int
+    pages: int
+    total: int
+    size: int
+
+    @property
+    def start(self) -> int:
+        """How many of the list come before the page."""
+        return (self.number - 1) * self.size
+
+
+def read_number(text: str) -> int:
+    """Return a number in an address. Raise `InvalidRequest`."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise InvalidRequest("The address of the page is not valid. Choose a page above.")
+    return int(text)
 
 
 def see_other(path: str) -> Response:

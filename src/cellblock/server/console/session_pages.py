@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,12 +23,14 @@ from ..sessions.session import SessionRun
 from .checkpoint_tree import CheckpointNode, checkpoint_tree
 from .forms import read_form, to_model
 from .gate import Visitor
-from .pages import Pages, path_part, see_other
+from .pages import Filters, Pages, path_part, see_other
 from .run_views import RunView, describe, describe_other, view_other_run, view_run
 
 _MAX_FORM_BYTES = 1 << 16
 _MAX_RUNS = 20  # in a page
 _MAX_FILES = 500
+_MAX_SESSIONS = 50
+_STATES = {"running": True, "idle": False}
 _CONFIRMED = ("restore", "fork", "drop", "restart", "end")
 
 
@@ -56,24 +57,39 @@ class SessionPages:
         self._store, self._runs, self._languages = services.store, runs, languages
         self._actions, self._pages = actions, pages
 
-    async def show_sessions(self, _request: Request, visitor: Visitor) -> Response:
-        """Answer GET sessions."""
+    async def show_sessions(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET sessions: a page of those that the form above chooses, newest first."""
         owner = visitor.owner
-        others = await self._store.journal.others(owner)
-        counts = Counter[str]()
-        for session in self._store.sessions_of(owner):
-            known, live = self._runs_of(owner, session.identifier)
-            counts[session.identifier] = sum(not live[name].is_done for name in live)
-            counts[session.identifier] += sum(
-                not run.is_over for name, run in known.items() if name not in live
-            )
+        filters = Filters.read(request, "text", "state")
+        text, is_busy = filters.get("text").casefold(), _STATES.get(filters.get("state"))
+        counts = {each.id: self._count_runs(owner, each.id) for each in self._actions.list(owner)}
+        found = [
+            each
+            for each in reversed(self._actions.list(owner))
+            if text in each.id.casefold() and is_busy in (None, counts[each.id] > 0)
+        ]
+        others = [
+            each
+            for each in reversed(await self._store.journal.others(owner))
+            if text in f"{each.identifier} {each.server}".casefold()
+        ]
+        paging = filters.of(len(found), _MAX_SESSIONS)
         return self._pages.answer(
             "sessions.html",
             visitor,
-            sessions=self._actions.list(owner),
+            sessions=found[paging.start :][:_MAX_SESSIONS],
             counts=counts,
-            others=others,
+            others=others[:_MAX_SESSIONS],
+            hidden_others=len(others[_MAX_SESSIONS:]),
+            filters=filters,
+            paging=paging,
         )
+
+    def _count_runs(self, owner: Owner, session_id: str) -> int:
+        """Return how many runs of a session wait or have not ended."""
+        known, live = self._runs_of(owner, session_id)
+        count = sum(not each.is_done for each in live.values())
+        return count + sum(not run.is_over for name, run in known.items() if name not in live)
 
     async def create_session(self, request: Request, visitor: Visitor) -> Response:
         """Answer POST sessions."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Engine, delete, or_, select
+from sqlalchemy import ColumnElement, Engine, delete, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from .database import database_error
@@ -14,6 +14,18 @@ from .registry import end_lost
 from .tables import AuditRow, SessionRow
 
 _ROWS = 500  # that are read at once
+_SEARCHED = (
+    AuditRow.key_id,
+    AuditRow.key_name,
+    AuditRow.server,
+    AuditRow.door,
+    AuditRow.session,
+    AuditRow.run,
+    AuditRow.language,
+    AuditRow.outcome,
+    AuditRow.target,
+    AuditRow.by_key_id,
+)
 _COLUMNS = [column for column in AuditRow.__table__.columns if column.name != "id"]
 
 
@@ -25,6 +37,8 @@ class AuditFilter:
     since, until   when they began: at or after `since`, before `until`
     key            the ID or the name of a key, also of one that has added or revoked others
     session        the identifier of a session, also of one that a fork has made
+    text           part of the name or ID of a key, of a session, run, language, door, server or
+                   outcome, in any case
     """
 
     owner_id: str | None = None
@@ -33,6 +47,7 @@ class AuditFilter:
     key: str | None = None
     session: str | None = None
     action: str | None = None
+    text: str | None = None
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         """Yield what all chosen rows have."""
@@ -49,6 +64,19 @@ class AuditFilter:
         ):
             if text is not None:
                 yield or_(*(column == storable(text) for column in columns))
+        if self.text is not None:
+            text = storable(self.text)
+            yield or_(*(column.icontains(text, autoescape=True) for column in _SEARCHED))
+
+
+def count_audit(engine: Engine, chosen: AuditFilter) -> int:
+    """Return the number of records. Raise `BackendError` if the database fails."""
+    query = select(func.count()).select_from(AuditRow).where(*chosen.conditions())
+    try:
+        with engine.connect() as connection:
+            return connection.scalar(query) or 0
+    except SQLAlchemyError as error:
+        raise database_error(error) from error
 
 
 def read_audit(engine: Engine, chosen: AuditFilter) -> Iterator[AuditRecord]:
@@ -66,14 +94,14 @@ def read_audit(engine: Engine, chosen: AuditFilter) -> Iterator[AuditRecord]:
 
 
 def recent_audit(
-    engine: Engine, chosen: AuditFilter, *, before: int | None, limit: int
+    engine: Engine, chosen: AuditFilter, *, before: int | None = None, skip: int = 0, limit: int
 ) -> list[tuple[int, AuditRecord]]:
-    """Return the newest records with their numbers, newest first.
+    """Return the newest records with their numbers, newest first, without the first `skip`.
 
     `before` leaves out those whose number is not smaller. Raise `BackendError`.
     """
     query = select(AuditRow.id, *_COLUMNS).where(*chosen.conditions())
-    query = query.order_by(AuditRow.id.desc()).limit(limit)
+    query = query.order_by(AuditRow.id.desc()).offset(skip).limit(limit)
     if before is not None:
         query = query.where(AuditRow.id < before)
     try:

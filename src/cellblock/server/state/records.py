@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 SessionAction = Literal[
     "restart", "fork", "checkpoint", "checkpoint.delete", "restore", "file.upload", "file.delete"
 ]
+KeyAction = Literal["key.add", "key.change", "key.revoke"]
+ACTIONS: tuple[str, ...] = (
+    *("run", "command", "session.start", "session.end"),
+    *get_args(SessionAction),
+    "sign-in",
+    *get_args(KeyAction),
+)  # of an `AuditRecord`
 
 
 @dataclass(frozen=True)
@@ -41,8 +48,7 @@ class AuditRecord:
     key_id, key_name   the key, and its name at that time
     server     the name of the server, or of the machine of a command
     door       the protocol of the request; "command line" for `cellblock keys`
-    action     "run", "command", "session.start", "session.end", "sign-in", "key.add",
-               "key.revoke", or a `SessionAction`
+    action     one of `ACTIONS`
     session    the identifier that the client has chosen; None for a fresh process
     run        the ID of the run
     outcome    that of the result; "abandoned" if its client went away before, "stopped" if its
@@ -51,7 +57,8 @@ class AuditRecord:
     seconds, cpu_seconds   how long it took; the age of a session that has ended
     target     the identifier of the session that a fork has made
     size_bytes   of the files of an upload together
-    by_key_id    the key of the administrator who has added or revoked the key in the console
+    by_key_id    the key of the administrator who has added, changed or revoked the key in the
+                 console
     """
 
     time: float
