@@ -255,7 +255,10 @@ def test_axe_finds_no_barrier(
         _check(page)
         keyboard = _sign_in(page, server, key)
         _check(page)
-        keyboard.run(f"import sys; print('w', file=sys.stderr); open('a', 'w').close()\n{_PICTURE}")
+        keyboard.run(
+            "import sys; print('w', file=sys.stderr)\n"
+            f"open('data-of-the-experiment.csv', 'w').close()\n{_PICTURE}"
+        )
         _wait_for_status(page, "ok")
         keyboard.write("Name of a new checkpoint (optional)", "before")
         page.keyboard.press("Enter")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -46,10 +47,12 @@ def test_other_keys_see_no_page_of_keys(server: Server, visitor: httpx.Client) -
     answers = [
         visitor.get("/keys"),
         visitor.post("/keys", data={"name": "made"}, headers=SAME_ORIGIN),
+        visitor.get(f"/keys/{own}"),
+        visitor.post(f"/keys/{own}", data={"name": "made"}, headers=SAME_ORIGIN),
         visitor.get(f"/keys/{own}/revoke"),
         visitor.post(f"/keys/{own}/revoke", headers=SAME_ORIGIN),
     ]
-    assert [answer.status_code for answer in answers] == [403] * 4
+    assert [answer.status_code for answer in answers] == [403] * 6
     assert "cellblock keys add NAME --admin" in text_of(answers[0])
     assert "/console/keys" not in visitor.get("/playground").text
     assert not _has(server, "made")
@@ -79,6 +82,33 @@ def test_a_new_key_is_shown_once_and_works(server: Server, admin: httpx.Client) 
 def test_an_administrator_can_make_another(server: Server, admin: httpx.Client) -> None:
     with visiting(server, _add(admin, "second administrator", admin="1")) as second:
         assert "administrator" in second.get("/keys").text
+
+
+def test_a_key_is_edited(server: Server, admin: httpx.Client) -> None:
+    key = _add(admin, "to edit", days="1", sessions="2", cpu_seconds="0.5", disk_mib="0.0001")
+    before = next(each for each in server.keys.list_keys() if each.name == "to edit")
+    path = f"/keys/{before.id}"
+    form = admin.get(path).text
+    fields = dict(re.findall(r'<input id="(\w+)" name="\w+"[^>]* value="([^"]*)"', form))
+    fields |= dict(re.findall(r'<input id="(\w+)" name="\w+" value="([^"]*)"', form))
+    assert send(admin, path, fields) == "/keys"
+    assert before == next(each for each in server.keys.list_keys() if each.id == before.id)
+    changes = {"name": "edited", "sessions": "", "running": "7", "admin": "1"}
+    send(admin, path, {**fields, **changes})
+    info = next(each for each in server.keys.list_keys() if each.id == before.id)
+    quotas = replace(before.quotas, sessions=None, running=7)
+    assert info == replace(before, name="edited", quotas=quotas, is_admin=True)
+    with visiting(server, key) as client:
+        assert "Key: edited" in client.get("/keys").text
+        assert client.post(path, data={"name": "x"}, headers=SAME_ORIGIN).status_code == 400
+    send(admin, path, {**fields, "expires_at": "2020-01-31T12:00:00"})
+    assert next(each for each in server.keys.list_keys() if each.id == info.id).state == "expired"
+    for bad in ({"name": "the administrator"}, {"expires_at": "x"}, {"running": "0"}):
+        answer = admin.post(path, data={**fields, **bad}, headers=SAME_ORIGIN)
+        assert answer.status_code == 400
+    assert "3 records found" in text_of(admin.get("/log?action=key.change&text=edit"))
+    server.keys.revoke(info.id)
+    assert admin.post(path, data=fields, headers=SAME_ORIGIN).status_code == 400
 
 
 def test_a_key_is_revoked_after_a_question(server: Server, admin: httpx.Client) -> None:

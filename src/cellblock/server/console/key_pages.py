@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from datetime import UTC, datetime
 from functools import partial
 
 from starlette.requests import Request
@@ -26,7 +27,7 @@ _MAX_NUMBER = 2**31 - 1  # of what the database counts
 
 
 class KeyPages:
-    """List, create and revoke keys. Only the keys of administrators may."""
+    """List, create, change and revoke keys. Only the keys of administrators may."""
 
     def __init__(self, services: Services, pages: Pages) -> None:
         self._keys, self._pages = services.keys, pages
@@ -40,23 +41,36 @@ class KeyPages:
         """Answer POST keys with the page that shows the new key, this one time."""
         keys, fields = self._checked(visitor), await read_form(request, _MAX_FORM_BYTES)
         days = _read_amount(fields, "days", _MAX_DAYS)
-        disk = _read_amount(fields, "disk_mib", _MAX_NUMBER)
-        quotas = Quotas(
-            sessions=_read_count(fields, "sessions"),
-            running=_read_count(fields, "running"),
-            cpu_seconds_a_day=_read_amount(fields, "cpu_seconds", _MAX_NUMBER),
-            disk_bytes=None if disk is None else max(1, int(disk * MIB)),
-        )
         add = partial(
             keys.add,
             fields.get("name", "").strip(),
-            quotas=quotas,
+            quotas=_read_quotas(fields),
             expires_at=None if days is None else int(time.time() + days * SECONDS_A_DAY),
             is_admin="admin" in fields,
             by=visitor.owner,
         )
         info, key = await asyncio.to_thread(add)
         return self._pages.answer("new_key.html", visitor, name=info.name, key=key)
+
+    async def edit_key(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET keys/ID."""
+        info = await self._find(request, visitor)
+        return self._pages.answer("edit_key.html", visitor, key=info)
+
+    async def change_key(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST keys/ID."""
+        info, fields = await self._find(request, visitor), await read_form(request, _MAX_FORM_BYTES)
+        change = partial(
+            self._checked(visitor).change,
+            info.id,
+            name=fields.get("name", "").strip(),
+            quotas=_read_quotas(fields),
+            expires_at=_read_moment(fields, "expires_at"),
+            is_admin="admin" in fields,
+            by=visitor.owner,
+        )
+        await asyncio.to_thread(change)
+        return see_other("/keys")
 
     async def confirm_revoke(self, request: Request, visitor: Visitor) -> Response:
         """Answer GET keys/ID/revoke."""
@@ -85,6 +99,28 @@ class KeyPages:
                 "`cellblock keys add NAME --admin` creates one."
             )
         return self._keys
+
+
+def _read_quotas(fields: dict[str, str]) -> Quotas:
+    disk = _read_amount(fields, "disk_mib", _MAX_NUMBER)
+    return Quotas(
+        sessions=_read_count(fields, "sessions"),
+        running=_read_count(fields, "running"),
+        cpu_seconds_a_day=_read_amount(fields, "cpu_seconds", _MAX_NUMBER),
+        disk_bytes=None if disk is None else max(1, round(disk * MIB)),
+    )
+
+
+def _read_moment(fields: dict[str, str], name: str) -> int | None:
+    """Return seconds since 1970; None if the field is empty. Raise `InvalidRequest`."""
+    if not (text := fields.get(name, "").strip()):
+        return None
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise InvalidRequest(
+            f"The field {name!r} must be a time such as 2026-01-31T12:00:00."
+        ) from None
 
 
 def _read_count(fields: dict[str, str], name: str) -> int | None:

@@ -76,6 +76,8 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
         page("GET", "/log", record.show_log),
         page("GET", "/keys", key.show_keys),
         page("POST", "/keys", key.add_key),
+        page("GET", "/keys/{key_id}", key.edit_key),
+        page("POST", "/keys/{key_id}", key.change_key),
         page("GET", "/keys/{key_id}/revoke", key.confirm_revoke),
         page("POST", "/keys/{key_id}/revoke", key.revoke_key),
         page("GET", "/{path:path}", show_missing),

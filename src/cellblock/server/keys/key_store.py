@@ -8,16 +8,18 @@ import secrets
 import socket
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import Engine, or_, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from ...errors import CellblockError
 from ...limits import Limits
 from ..owners import Overrides, Owner, Quotas
 from ..refusals import InvalidRequest, NotAuthenticated
 from ..state.database import database_error
-from ..state.records import AuditRecord
+from ..state.records import AuditRecord, KeyAction
 from ..state.tables import AuditRow, KeyRow
 
 KEY_PREFIX = "cb_"
@@ -108,8 +110,7 @@ class KeyStore:
         A key of this name that was revoked or has expired is removed. Raise
         `InvalidRequest` if the name is empty, too long or in use.
         """
-        if not name.strip() or len(name) > 200 or not name.isprintable():
-            raise InvalidRequest("The name of a key must have 1 to 200 printable characters.")
+        _check_name(name)
         quotas, overrides = quotas or Quotas(), overrides or Overrides()
         key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
         row = KeyRow(
@@ -119,10 +120,7 @@ class KeyStore:
             created_at=int(time.time()),
             expires_at=expires_at,
             revoked_at=None,
-            max_sessions=quotas.sessions,
-            max_running=quotas.running,
-            cpu_seconds_a_day=quotas.cpu_seconds_a_day,
-            max_disk_bytes=quotas.disk_bytes,
+            **_quota_columns(quotas),
             limits=overrides.limits.to_dict(),
             policy=dict(overrides.policy),
             is_admin=is_admin,
@@ -134,11 +132,39 @@ class KeyStore:
                     session.delete(old)
                     session.flush()
                 session.add_all([row, _audit_row("key.add", row, by)])
-        except IntegrityError as error:
-            raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
         except SQLAlchemyError as error:
-            raise database_error(error) from error
+            raise _write_error(error, name) from error
         return _to_info(row), key
+
+    def change(
+        self,
+        key_id: str,
+        *,
+        name: str,
+        quotas: Quotas,
+        expires_at: int | None,
+        is_admin: bool,
+        by: Owner,
+    ) -> None:
+        """Change what `add` has set of the key with this ID. Its limits and policy stay.
+
+        `by` is the administrator who does it. Raise `InvalidRequest` if the key is unknown or
+        revoked, if `by` would end its own right to manage keys, and for a name as in `add`.
+        """
+        _check_name(name)
+        if by.id == key_id and not is_admin:
+            raise InvalidRequest("Another administrator must do this: it is your own key.")
+        try:
+            with Session(self._engine) as session, session.begin():
+                row = session.get(KeyRow, key_id)
+                if row is None or row.revoked_at is not None:
+                    raise InvalidRequest("There is no such key, or it is revoked. Add another one.")
+                changed = {"name": name, "expires_at": expires_at, "is_admin": is_admin}
+                for column, value in {**changed, **_quota_columns(quotas)}.items():
+                    setattr(row, column, value)
+                session.add(_audit_row("key.change", row, by))
+        except SQLAlchemyError as error:
+            raise _write_error(error, name) from error
 
     def list_keys(self) -> list[KeyInfo]:
         """Return all keys, oldest first."""
@@ -213,7 +239,27 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="replace")).hexdigest() if is_short else ""
 
 
-def _audit_row(action: str, key: KeyRow, by: Owner | None) -> AuditRow:
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > 200 or not name.isprintable():
+        raise InvalidRequest("The name of a key must have 1 to 200 printable characters.")
+
+
+def _write_error(error: SQLAlchemyError, name: str) -> CellblockError:
+    if isinstance(error, IntegrityError):
+        return InvalidRequest(f"There is a key named {name!r}. Use another name.")
+    return database_error(error)
+
+
+def _quota_columns(quotas: Quotas) -> dict[str, Any]:
+    return {
+        "max_sessions": quotas.sessions,
+        "max_running": quotas.running,
+        "cpu_seconds_a_day": quotas.cpu_seconds_a_day,
+        "max_disk_bytes": quotas.disk_bytes,
+    }
+
+
+def _audit_row(action: KeyAction, key: KeyRow, by: Owner | None) -> AuditRow:
     record = AuditRecord(
         time=round(time.time(), 6),  # as clients see it
         key_id=key.id,
