@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import httpx
+import pytest
 from sqlalchemy import insert
 
 from cellblock.server.console.pages import Filters
@@ -30,24 +31,31 @@ def _usage(key: str, day: int, cpu_seconds: float = 0.0, runs: int = 1) -> Daily
     )
 
 
-def test_bars_have_a_part_for_each_key_and_the_longest_is_full() -> None:
-    usage = [_usage("a", 2, 1.0), _usage("b", 2, 3.0), _usage("b", 1, 1.0)]
+def test_columns_have_a_part_for_each_key_and_reach_round_amounts() -> None:
+    usage = [_usage("a", 2, 1.0), _usage("b", 2, 3.5), _usage("b", 1, 1.0)]
     chart = usage_chart(usage, _CPU, first_day=0, last_day=2)
-    assert [(bar.day.isoformat(), bar.total) for bar in chart.bars] == [
-        ("1970-01-03", "4.0"), ("1970-01-02", "1.0"), ("1970-01-01", "0.0"),
+    assert [(each.day.isoformat(), each.label, each.total) for each in chart.columns] == [
+        ("1970-01-01", "01-01", "0.0"), ("1970-01-02", "01-02", "1.0"),
+        ("1970-01-03", "01-03", "4.5"),
     ]  # fmt: skip
-    assert [(part.key_name, part.left, part.width) for part in chart.bars[0].parts] == [
-        ("key b", 0.0, 750.0), ("key a", 750.0, 250.0),
-    ]  # fmt: skip
+    assert [tick.label for tick in chart.ticks] == ["0", "1", "2", "3", "4", "5"]
+    heights = {part.key_name: part.height for part in chart.columns[2].parts}
+    second = chart.ticks[1].top - chart.ticks[2].top
+    assert heights == pytest.approx({"key b": 3.5 * second, "key a": second})
+    below, above = chart.columns[2].parts
+    assert above.top + above.height == pytest.approx(below.top)
+    assert below.top + below.height == pytest.approx(chart.bottom)
     assert [(each.key_name, each.runs, each.cpu_seconds) for each in chart.totals] == [
-        ("key b", 2, 4.0), ("key a", 1, 1.0),
+        ("key b", 2, 4.5), ("key a", 1, 1.0),
     ]  # fmt: skip
 
 
-def test_days_without_usage_have_no_bar_and_keys_beyond_the_colours_share_the_last_one() -> None:
-    (bar,) = usage_chart([_usage("a", 0)], _CPU, 0, 0).bars
-    assert bar.parts[0].width == 0.0
-    assert usage_chart([], _CPU, 0, 1).totals == []
+def test_days_without_usage_are_empty_and_keys_beyond_the_colours_share_the_last_one() -> None:
+    assert usage_chart([_usage("a", 0)], _CPU, 0, 0).columns[0].parts[0].height == 0.0
+    empty = usage_chart([], _CPU, 0, 89)
+    assert empty.totals == []
+    assert [tick.label for tick in usage_chart([_usage("a", 0)], _RUNS, 0, 0).ticks] == ["0", "1"]
+    assert sum(each.label != "" for each in empty.columns) == 8
     usage = [_usage(str(number), 0, runs=100 - number) for number in range(10)]
     chart = usage_chart(usage, _RUNS, 0, 0)
     assert [each.colour for each in chart.totals] == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
