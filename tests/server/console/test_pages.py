@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,23 @@ def test_languages_are_offered_whose_program_is_installed(visitor: httpx.Client)
     for path in ("/playground", f"{_create(visitor)}"):
         offered = re.findall(r"<option(?: selected)?>(\w+)</option>", visitor.get(path).text)
         assert offered == [name for name, program in programs.items() if shutil.which(program)]
+
+
+def test_a_new_key_is_shown_examples_that_run(server: Server) -> None:
+    with visiting(server, server.add_key("new")) as client:
+        page = client.get("/playground").text
+        titles = re.findall(r"<h3>(.*?)</h3>", page)
+        codes = re.findall(r'name="code" value="(.*?)"', page, re.DOTALL)
+        assert len(titles) == len(codes) == 3
+        shown = [run(client, "/runs", html.unescape(code), place="new") for code in codes]
+        assert "The warmest day was Thu.</pre>" in shown[0]
+        assert "\n21.1</pre>" in shown[0]
+        assert "<td>125</td>" in shown[1]
+        assert "Write into the own folder: done\nWrite outside of it: [Errno" in shown[2]
+        assert "Reach the internet: [Errno" in shown[2]
+        assert "download>notes.txt</a>" in shown[2]
+        assert "example" not in client.get("/playground").text
+        assert "import statistics" in client.get("/playground?example=values").text
 
 
 def test_the_playground_makes_a_session_or_uses_one(visitor: httpx.Client) -> None:

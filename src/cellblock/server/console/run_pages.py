@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,6 +17,8 @@ from ..http.services import Services
 from ..owners import Owner
 from ..refusals import InvalidRequest
 from ..sessions.languages import InstalledLanguages, check_language
+from ..state.usage import read_usage
+from .examples import EXAMPLES
 from .forms import read_form, to_model
 from .gate import Visitor
 from .pages import Pages, path_part, see_other
@@ -35,20 +39,32 @@ class RunPages:
         pages: Pages,
         languages: InstalledLanguages,
     ) -> None:
-        self._store, self._runs, self._languages = services.store, runs, languages
+        self._store, self._state = services.store, services.state
+        self._runs, self._languages = runs, languages
         self._actions, self._pages = actions, pages
 
-    async def show_playground(self, _request: Request, visitor: Visitor) -> Response:
-        """Answer GET playground."""
+    async def show_playground(self, request: Request, visitor: Visitor) -> Response:
+        """Answer GET playground. The query `example` names one whose code is in the form."""
+        chosen = request.query_params.get("example")
         return self._pages.answer(
             "playground.html",
             visitor,
             sessions=self._actions.list(visitor.owner),
             place=_NEW,
-            code="",
+            code=next((each.code for each in EXAMPLES if each.name == chosen), ""),
             language="python",
             languages=await self._languages.find(),
+            examples=EXAMPLES if await self._is_new(visitor.owner) else (),
         )
+
+    async def _is_new(self, owner: Owner) -> bool:
+        """Return whether the owner has run nothing yet, as far as is known."""
+        if self._actions.list(owner):
+            return False
+        if self._state is None:
+            return True
+        usage = await asyncio.to_thread(read_usage, self._state, owner_id=owner.id)
+        return not any(each.runs for each in usage)
 
     async def start_run(self, request: Request, visitor: Visitor) -> Response:
         """Answer POST runs, the form of the playground."""
