@@ -228,3 +228,12 @@ def test_output_before_input_is_shown_before_the_question(kernel: LiveKernel) ->
     texts = [text for text in shown if text]
     assert ("".join(texts[:-1]), texts[-1]) == ("".join(f"{i}\n" for i in range(400)), "last\n")
     assert reply.status == "ok"
+
+
+def test_libraries_know_that_they_are_shown_by_jupyter(kernel: LiveKernel) -> None:
+    reply = kernel.run("import rich.table\ntable = rich.table.Table('a')\nrich.print(table)")
+    assert "<pre" in reply.of_kind("display_data")[0]["data"]["text/html"]
+    value = kernel.run("import pandas as pd; pd.cut([n / 7 for n in range(90)], 12)").value
+    assert len(value.splitlines()) == 3  # it is not wrapped at 80 columns
+    names = "type(get_ipython()).__name__, get_ipython() is type(get_ipython()).instance()"
+    assert kernel.run(names).value == "('ZMQInteractiveShell', True)"

@@ -31,6 +31,7 @@ class SessionHooks:
 
     def __init__(self, shell: Any) -> None:
         self._shell, self._history = shell, shell.history_manager
+        _name_front_end(shell)
         # Clients draw figures from data, or load plotly.js once for all of them.
         os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype+notebook")
         self._unused_bytes, self._has_reported_error = MAX_CELL_BYTES, False
@@ -138,6 +139,16 @@ class SessionHooks:
         self._shell.payload_manager.clear_payload()
         if payload:
             self._report("payload", {"payload": payload})
+
+
+def _name_front_end(shell: Any) -> None:
+    """Give the shell's class the name by which libraries know that Jupyter shows their HTML."""
+    kind: Any = shell.__class__
+
+    class ZMQInteractiveShell(kind):
+        __module__ = "ipykernel.zmqshell"
+
+    shell.__class__ = ZMQInteractiveShell
 
 
 def _install_pager() -> None:
