@@ -23,13 +23,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 _JEMALLOC = "jemalloc_bg_thd"
+# Ends its pool in a handler of forks, also while it waits actively, which it does for 0.1 s.
+_OPENBLAS = r"/lib(scipy_)?openblas[^/]*$"
 # Threads that a fork may lose while they wait: the library's file, and their own name if any.
 # Each row was tried: use the library, fork, use it in both. What the library does:
 _SAFE = (
     (r"", _JEMALLOC),  # the allocator handles forks and does without its thread then
     (r"/libarrow[^/]*$", ""),  # pyarrow makes its pools anew, in a handler of forks
     (r"/numexpr/interpreter\.", ""),  # makes its pool anew if the process ID has changed
-    (r"/lib(scipy_)?openblas[^/]*$", ""),  # ends its pool before a fork
+    (_OPENBLAS, ""),
     (r"/lib(iomp5|omp)[^/]*\.so", ""),  # LLVM's and Intel's OpenMP: a handler of forks
     (r"/lib(iomp5|omp)[^/]*\.so", "openmp_worker"),  # in later versions
     # Deletes files of queries that do not fit into memory, and those of processes that have ended.
@@ -37,17 +39,23 @@ _SAFE = (
 )
 # Libraries that are below the start function of a thread on its stack, no matter what started it.
 _RUNTIMES = re.compile(r"/(libc|libpthread|libstdc\+\+|libc\+\+|ld-|libpython|python)[^/]*$|^\[|^$")
-_GOMP = re.compile(r"/.*/libgomp[^/]*$", re.M)
-_MAPPING = re.compile(r"^(\w+)-(\w+) ..(.)\S* \S+ \S+ \S+ *(.*)$", re.M)  # of /proc/self/maps
+_GOMP = re.compile(r"/libgomp[^/]*$")
+# Of /proc/self/maps: mapped code, and what is no file, such as stacks.
+_CODE = re.compile(r"^(\w+)-(\w+) ..x\S* \S+ \S+ \S+ *(.*)$", re.M)
+_ANONYMOUS = re.compile(r"^(\w+)-(\w+) \S+ \S+ \S+ 0 *$", re.M)
 _OMP_PAUSE_HARD = 2
-_DUCKDB_MINIMUM = {"threads": 1, "async_threads": 0}
+_DUCKDB_MINIMUM = {"threads": 1, "async_threads": 0}  # later versions have the second one
+_DUCKDB_FILES = """
+    SELECT (SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL AND NOT readonly)
+    + (SELECT count(*) FROM duckdb_temporary_files())"""
 # System calls of threads that wait for others.
 _FUTEX, _READ = {"x86_64": ("202", "0"), "aarch64": ("98", "63")}.get(
     platform.machine(), (None, None)
 )
 _GRACE = 0.3  # seconds for threads to finish what they do; Intel's OpenMP waits actively for 0.2
 _POLL_INTERVAL = 0.0005
-_MAX_STACK = 8 << 20  # bytes that are read of one
+_USUAL_STACK = 64 << 10  # bytes that are read of one
+_MAX_STACK = 8 << 20  # bytes that are read if that is not all of it
 _WORD = array.array("L").itemsize
 _MAX_DESCRIPTOR = 512  # words of glibc's description of a thread, above its stack
 
@@ -87,6 +95,7 @@ _restarts: list[Callable[[], object]] = []  # start again what ended before a fo
 _connections: weakref.WeakSet[Any] = weakref.WeakSet()  # of duckdb, one for each database
 # Its function, once there is one. It makes one, and no object of Python's refers to it.
 _default_connection: list[Callable[[], Any]] = []
+_duckdb_settings: list[str] = []
 _lasting: set[str] = set()  # threads that did not end although all was done for that
 _busy: set[str] = set()  # threads that did not wait for work when it was last looked at
 
@@ -117,16 +126,15 @@ def end_pools() -> None:
 
     Call `restart_pools` in this process and in its forks before user code runs again.
     """
-    threads = _list_threads()
-    if any(_GOMP.search(thread.owner) or thread.number not in _lasting for thread in threads):
-        _end_openmp_pools()
-    if threading.active_count() == 1 and _has_new_duckdb_threads():
+    _end_openmp_pools()
+    if threading.active_count() == 1:
         _end_duckdb_pools()
     # Without an owner: threads of Python end a moment later for the kernel.
     waited_for = [
         thread
-        for thread in threads
-        if thread.is_safe() or not (thread.owner or thread.number in _lasting)
+        for thread in _list_threads()
+        if not re.search(_OPENBLAS, thread.owner)
+        and (thread.is_safe() or not (thread.owner or thread.number in _lasting))
     ]
     deadline = time.monotonic() + _GRACE
     _busy.clear()
@@ -154,7 +162,6 @@ def _list_threads() -> list[_Thread]:
     python.add(str(threading.get_native_id()))
     numbers = sorted(set(os.listdir("/proc/self/task")) - python, key=int)
     own_name = _read(f"{threading.get_native_id()}/comm").strip()
-    mappings: _Mappings | None = None
     found: dict[tuple[str, str], _Thread] = {}
     for number in numbers:
         # The name may contain anything. The 20th word after it is the time of the start.
@@ -163,9 +170,7 @@ def _list_threads() -> list[_Thread]:
             continue  # it has ended
         key = number, words.split()[19]
         if (thread := _known.get(key)) is None or not thread.owner:
-            mappings = mappings or _Mappings()
-            owner = _find_owner(number, mappings)
-            thread = _Thread(number, "" if name == own_name else name, owner)
+            thread = _Thread(number, "" if name == own_name else name, _find_owner(number))
         found[key] = thread
     _known.clear()
     _known.update(found)
@@ -180,58 +185,112 @@ def _read(name: str) -> str:
         return ""  # it has ended, or this system does not tell
 
 
-class _Mappings:
-    """The memory mappings of this process."""
+class LoadedCode:
+    """The code in this process and the files that it comes from."""
 
-    def __init__(self) -> None:
-        with open("/proc/self/maps", errors="surrogateescape") as file:
-            found = _MAPPING.findall(file.read())
-        self._code = [
-            (int(start, 16), int(end, 16), path) for start, end, flag, path in found if flag == "x"
-        ]
+    _current: LoadedCode | None = None
+
+    def __init__(self, loads: tuple[int, int]) -> None:
+        self._loads, found = loads, _CODE.findall(_read_mappings())
+        self._code = [(int(start, 16), int(end, 16), path) for start, end, path in found]
         self._starts = [start for start, _, _ in self._code]
-        self._stacks = [(int(start, 16), int(end, 16)) for start, end, _, path in found if not path]
+        self.gomp = {path for _, _, path in self._code if _GOMP.search(path)}
 
-    def code_at(self, address: int) -> str:
+    @classmethod
+    def current(cls) -> LoadedCode:
+        """Return it. It is read again after a library was loaded or unloaded, which takes 10 ms."""
+        loads = _count_loads()
+        if cls._current is None or cls._current._loads != loads:
+            cls._current = cls(loads)
+        return cls._current
+
+    def file_at(self, address: int) -> str:
         """Return the path of the file with the code at `address`, or ""."""
         index = bisect.bisect_right(self._starts, address) - 1
         _, end, path = self._code[index]
         return path if index >= 0 and address < end else ""
 
-    def end_of_stack(self, pointer: int) -> int:
-        return next((end for start, end in self._stacks if start <= pointer < end), pointer)
+
+class _LoadedObject(ctypes.Structure):
+    """`struct dl_phdr_info`, which also says how many libraries were ever loaded and unloaded."""
+
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("headers", ctypes.c_void_p),
+        ("header_count", ctypes.c_uint16),
+        ("loads", ctypes.c_ulonglong),
+        ("unloads", ctypes.c_ulonglong),
+    )
 
 
-def _find_owner(number: str, mappings: _Mappings) -> str:
+_ObjectVisitor = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_LoadedObject), ctypes.c_size_t, ctypes.c_void_p
+)
+
+
+def _count_loads() -> tuple[int, int]:
+    """Return how many libraries this process has loaded and unloaded."""
+    counts = [(0, 0)]
+
+    def visit(found: Any, _size: int, _data: object) -> int:
+        counts[0] = found[0].loads, found[0].unloads
+        return 1  # all objects have the same counts
+
+    ctypes.CDLL(None).dl_iterate_phdr(_ObjectVisitor(visit), None)
+    return counts[0]
+
+
+def _read_mappings() -> str:
+    with open("/proc/self/maps", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _find_owner(number: str) -> str:
     """Return the path of the library whose function was called first in a thread that waits."""
     call = _read(f"{number}/syscall").split()
     if len(call) < 3:
         return ""  # it runs
-    owner = ""
-    for word in _read_stack(int(call[-2], 16), mappings):
-        if (path := mappings.code_at(word)) and not _RUNTIMES.search(path):
+    owner, code = "", LoadedCode.current()
+    for word in _read_stack(int(call[-2], 16)):
+        if (path := code.file_at(word)) and not _RUNTIMES.search(path):
             owner = path
     return owner
 
 
-def _read_stack(pointer: int, mappings: _Mappings) -> Iterable[int]:
+def _read_stack(pointer: int) -> Iterable[int]:
     """Return the words from a stack's pointer to its bottom, which has the highest address."""
-    size = min(mappings.end_of_stack(pointer) - pointer, _MAX_STACK)
+    words = _read_words(pointer, _USUAL_STACK)
+    if (count := _count_to_description(words, pointer)) is None:
+        stacks = (
+            (int(start, 16), int(end, 16)) for start, end in _ANONYMOUS.findall(_read_mappings())
+        )
+        end = next((end for start, end in stacks if start <= pointer < end), pointer)
+        words = _read_words(pointer, min(end - pointer, _MAX_STACK))
+        count = _count_to_description(words, pointer)
+    return words if count is None else words[: count + _MAX_DESCRIPTOR]
+
+
+def _read_words(address: int, size: int) -> array.array[int]:
     try:
         # Not by `ctypes`: the pages of another thread's guard can be in the same mapping.
         memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.pread(memory, size, pointer)
+            data = os.pread(memory, size, address)
         finally:
             os.close(memory)
     except (OSError, OverflowError):
-        return []
-    words = array.array("L", data[: len(data) // _WORD * _WORD])
+        return array.array("L")
+    return array.array("L", data[: len(data) // _WORD * _WORD])
+
+
+def _count_to_description(words: array.array[int], pointer: int) -> int | None:
+    """Return how many words are above glibc's description of the thread; None without one."""
     for index in range(len(words) - 2):
-        # glibc's description of the thread begins with a pointer to itself and has another one.
+        # It begins with a pointer to itself and has another one.
         if words[index] == words[index + 2] == pointer + index * _WORD:
-            return words[: index + _MAX_DESCRIPTOR]
-    return words
+            return index
+    return None
 
 
 def _library_name(path: str) -> str:
@@ -251,9 +310,7 @@ def _end_openmp_pools() -> None:
 
     The next parallel operation makes new ones.
     """
-    with open("/proc/self/maps", errors="surrogateescape") as file:
-        paths = set(_GOMP.findall(file.read()))
-    for path in paths:
+    for path in LoadedCode.current().gomp:
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
             library.omp_pause_resource_all(_OMP_PAUSE_HARD)
@@ -292,21 +349,28 @@ def _end_duckdb_pool(connection: Any) -> bool:
     """
     with contextlib.suppress(Exception):  # closed, or its settings are locked
         cursor = connection.cursor()  # spares the results of the connection
-        files = "SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL AND NOT readonly"
-        spilled = "SELECT count(*) FROM duckdb_temporary_files()"
-        if any(cursor.execute(query).fetchall() != [(0,)] for query in (files, spilled)):
+        names = _find_duckdb_settings(cursor)
+        current = ", ".join(f"current_setting('{name}')" for name in names)
+        ((files, *values),) = cursor.execute(f"{_DUCKDB_FILES}, {current}").fetchall()
+        if files or all(
+            value <= _DUCKDB_MINIMUM[name] for name, value in zip(names, values, strict=True)
+        ):
             return False
-        settings = cursor.execute(
-            "SELECT name, value FROM duckdb_settings() WHERE name IN ('threads', 'async_threads')"
-        ).fetchall()
-        changed = [(name, value) for name, value in settings if int(value) > _DUCKDB_MINIMUM[name]]
-        for name, value in changed:
-            _restarts.append(lambda name=name, value=value: _set(cursor, name, value))
-            _set(cursor, name, _DUCKDB_MINIMUM[name])
-        return bool(changed)
+        _restarts.append(lambda: _set(cursor, names, values))
+        _set(cursor, names, [_DUCKDB_MINIMUM[name] for name in names])
+        return True
     return False
 
 
-def _set(cursor: Any, name: str, value: object) -> None:
+def _find_duckdb_settings(cursor: Any) -> list[str]:
+    """Return which settings are the numbers of threads in this version."""
+    if not _duckdb_settings:
+        rows = cursor.execute("SELECT name FROM duckdb_settings()").fetchall()
+        _duckdb_settings.extend(_DUCKDB_MINIMUM.keys() & {name for (name,) in rows})
+    return _duckdb_settings
+
+
+def _set(cursor: Any, names: list[str], values: list[int]) -> None:
+    pairs = zip(names, values, strict=True)
     with contextlib.suppress(Exception):  # user code may have closed it
-        cursor.execute(f"SET {name} TO {value}")
+        cursor.execute("; ".join(f"SET {name} TO {value}" for name, value in pairs))
