@@ -147,6 +147,23 @@ def test_locks_and_queues_come_back_free(threaded: LiveSession) -> None:
     threaded.run_ok("lock.acquire(); lock.release()")
 
 
+# The class cannot be made a second time, as those of modules that Rust makes.
+ONLY_HERE = """
+class Fixed(type):
+    def __setattr__(self, name, value): raise TypeError(name)
+class Odd(metaclass=Fixed): pass
+odd = Odd()
+"""
+# Can be loaded here, but not in a new process.
+MARKED = """
+import json; json.mark = 1
+def load_mark(): import json; return json.mark
+class Marked:
+    def __reduce__(self): return load_mark, ()
+odd = Marked()
+"""
+
+
 @pytest.mark.parametrize("code", [*ODD.values()], ids=[*ODD])
 def test_what_cannot_be_saved_is_named_and_the_rest_comes_back(
     code: str, threaded: LiveSession
@@ -181,13 +198,15 @@ def test_a_session_with_native_threads_has_checkpoints_and_branches(live: LiveSe
     assert live.run_ok("import os; value(), step, os.listdir()") == "(0, 2, [])"
 
 
-def test_a_checkpoint_names_the_variable_that_it_could_not_save(live: LiveSession) -> None:
+def test_a_checkpoint_names_the_variable_that_it_could_not_save_or_load(live: LiveSession) -> None:
     live.run(NATIVE_THREAD)
-    live.run_ok("odd = (n for n in [1])")
-    for copy in (live.checkpoint, live.fork):
-        with pytest.raises(CheckpointError, match=r"the variable odd \(generator\)"):
-            copy()
-    live.run_ok("del odd")
+    made_here = "import sys, types; odd = sys.modules['made_here'] = types.ModuleType('made_here')"
+    for code in (ODD["generator"], ODD["refuses"], made_here, ONLY_HERE):
+        live.run_ok(code)
+        for copy in (live.checkpoint, live.fork):
+            with pytest.raises(CheckpointError, match=r"the variable odd \("):
+                copy()
+    live.run_ok("del Odd, Fixed; import numbers, pathlib; odd = [pathlib.Path, numbers]")
     live.checkpoint()
 
 
@@ -209,12 +228,12 @@ def test_what_an_earlier_restore_lost_is_not_named_again(threaded: LiveSession) 
 
 def test_a_checkpoint_that_cannot_be_loaded_whole_says_so_each_time(live: LiveSession) -> None:
     live.run(NATIVE_THREAD)
-    live.run_ok(f"kept = 1{ODD['refuses']}")
+    live.run_ok(f"kept = 1{MARKED}")
     checkpoint = live.checkpoint()
-    with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Refuses\)$"):
+    with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Marked\)$"):
         live.fork(checkpoint=checkpoint)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Refuses\)$"):
+        with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Marked\)$"):
             live.restore(checkpoint)
         live.crash()
         assert live.run_ok("kept, 'odd' in globals()") == "(1, False)"

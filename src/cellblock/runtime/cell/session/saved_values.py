@@ -25,12 +25,12 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...linux import syscalls
 from . import fork_state
-from .value_pickler import dump, use_namespace
+from .value_pickler import dump, try_in_new_process, use_namespace
 
 _LENGTH = struct.Struct("!i")
 _END, _ABORTED = 0, -1  # in place of the length of a piece
@@ -71,9 +71,10 @@ class Variables(NamedTuple):
 
 
 def find_unsaveable(variables: Variables) -> list[str]:
-    """Return the variables of user code that cannot be saved, with their types."""
+    """Return the variables of user code that a new process could not get, with their types."""
     users = variables.users()
-    return [_describe(name, users[name]) for name in _try_all(users, variables.all)]
+    refused = _try_all(users, variables.all, try_in_new_process)
+    return [_describe(name, users[name]) for name in refused]
 
 
 def fork_saver(variables: Variables, descriptor: int) -> None:
@@ -175,17 +176,25 @@ class _NullWriter:
         return memoryview(data).nbytes
 
 
-def _try_all(values: dict[str, object], namespace: dict[Any, Any]) -> dict[str, str]:
-    """Return the names of the values that cannot be pickled, with the reasons.
+def _dump_to_nothing(value: object) -> None:
+    dump(value, _NullWriter())
 
-    Each value is pickled in a fork, which a value may end or block for ever.
+
+def _try_all(
+    values: dict[str, object],
+    namespace: dict[Any, Any],
+    use: Callable[[object], None] = _dump_to_nothing,
+) -> dict[str, str]:
+    """Return the names of the values that cannot be pickled, or for which `use` raises, and why.
+
+    It is called in a fork, which a value may end or block for ever.
     """
     use_namespace(namespace)
     refused: dict[str, str] = {}
     names = list(values)
     while names:
         tried = 0
-        for name, reason in _try_in_fork({name: values[name] for name in names}):
+        for name, reason in _try_in_fork({name: values[name] for name in names}, use):
             tried += 1
             if reason:
                 refused[name] = reason
@@ -193,7 +202,9 @@ def _try_all(values: dict[str, object], namespace: dict[Any, Any]) -> dict[str, 
     return refused
 
 
-def _try_in_fork(values: dict[str, object]) -> Iterator[tuple[str, str]]:
+def _try_in_fork(
+    values: dict[str, object], use: Callable[[object], None]
+) -> Iterator[tuple[str, str]]:
     """Yield the name of each value and why it cannot be pickled, "" if it can.
 
     Ends after a value that ended or blocked the fork.
@@ -205,12 +216,12 @@ def _try_in_fork(values: dict[str, object]) -> Iterator[tuple[str, str]]:
         for descriptor in (reader, writer):
             os.close(descriptor)
         for name, value in values.items():
-            yield name, _why_not_pickled(value)
+            yield name, _why_not_usable(value, _dump_to_nothing)  # `use` needs a fork
         return
     if pid == 0:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # for `_is_asleep`
         for value in values.values():
-            reason = _why_not_pickled(value).encode(errors="replace")[:_MAX_REASON]
+            reason = _why_not_usable(value, use).encode(errors="replace")[:_MAX_REASON]
             os.write(writer, bytes([len(reason)]) + reason)
         os._exit(0)
     os.close(writer)
@@ -251,9 +262,9 @@ def _is_asleep(pid: int) -> bool:
         return False  # it cannot be seen before it has begun, or has ended
 
 
-def _why_not_pickled(value: object) -> str:
+def _why_not_usable(value: object, use: Callable[[object], None]) -> str:
     try:
-        dump(value, _NullWriter())
+        use(value)
     except BaseException as error:
         return f"{type(error).__name__}: {error}"[:_MAX_REASON]
     return ""

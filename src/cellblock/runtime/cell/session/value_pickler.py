@@ -40,9 +40,44 @@ def _cloudpickle() -> Any:
     return None
 
 
-def dump(value: object, sink: Any) -> None:
-    """Pickle `value` to the file `sink`. Raise any exception if that is not possible."""
-    _pickler_class()(sink, protocol=5).dump(value)
+def dump(value: object, sink: Any, add_buffer: Callable[[Any], object] | None = None) -> None:
+    """Pickle `value` to the file `sink`. Raise any exception if that is not possible.
+
+    With `add_buffer`, large arrays are passed to it instead of being copied.
+    """
+    _pickler_class()(sink, protocol=5, buffer_callback=add_buffer).dump(value)
+
+
+def try_in_new_process(value: object) -> None:
+    """Pickle `value` and load it as a new process does. Raise any exception if that fails.
+
+    Call it in a fork that ends afterwards: cloudpickle does not know its classes any more.
+    """
+    data, buffers = io.BytesIO(), list[Any]()
+    dump(value, data, buffers.append)
+    module: Any = sys.modules[_cloudpickle().Pickler.__module__]
+    for known in (module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID):
+        known.clear()
+    data.seek(0)
+    _NewProcessUnpickler(data, buffers=buffers).load()
+
+
+class _NewProcessUnpickler(pickle.Unpickler):
+    """Loads nothing from modules that only this process has."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Return the object with that name."""
+        if global_name == "subimport":  # of cloudpickle: the module itself
+            return _import_new
+        _import_new(module_name)
+        return super().find_class(module_name, global_name)
+
+
+def _import_new(name: str) -> types.ModuleType:
+    module = importlib.import_module(name)
+    if getattr(module, "__spec__", None) is None and name != "__main__":
+        raise pickle.UnpicklingError(f"a new process has no module {name!r}")
+    return module
 
 
 @functools.cache
