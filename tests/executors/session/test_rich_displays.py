@@ -98,6 +98,9 @@ def test_a_figure_is_collected_inline(live: LiveSession) -> None:
     assert len(second.output_files) == 1, second
     assert len([display for display in second.displays if "image/png" in display]) == 1
     assert live.run("print('no figure')").output_files == []
+    for backend in ("notebook", "widget", "qt"):  # what has windows or widgets
+        assert "shown inline" in live.run_ok(f"%matplotlib {backend}")
+        assert len(live.run("plt.plot([3, 1]);").output_files) == 1, backend
 
 
 BAD_DISPLAYS = {

@@ -10,6 +10,7 @@ import asyncio
 import builtins
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,9 @@ Ask = Callable[[str, bool], str]
 
 _NO_INPUT = "input() is not available."
 _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
+_INTERACTIVE_BACKEND = re.compile(
+    r"notebook|nbagg|widget|ipympl|osx|macosx|(?:qt|gtk|tk|wx)\w*|webagg"
+)
 _INPUT_FUNCTIONS = "Shell._install_input.<locals>."
 _SHELL_PACKAGES = ("IPython", "matplotlib_inline", __name__.partition(".")[0])
 INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
@@ -276,6 +280,7 @@ def _create_ipython(owner: Shell) -> Any:
     shell.loop_runner = owner.event_loop.run_block
     shell.colors = _colour_scheme("NoColor")
     shell.system = shell.system_raw  # writes to the streams directly, which keeps the order
+    _fall_back_to_inline(shell)
     # `exit` ends the block as it ends a program. Only the server ends a session.
     for name in ("exit", "quit"):
         shell.user_ns[name] = shell.user_ns_hidden[name] = _exit_function()
@@ -332,6 +337,19 @@ def _ipython_class(owner: Shell) -> Any:
             """Do nothing: there is no screen."""
 
     return SessionShell
+
+
+def _fall_back_to_inline(shell: Any) -> None:
+    """Let `%matplotlib` use inline figures instead of a backend with windows or widgets."""
+    enable: Callable[[str | None], Any] = shell.enable_matplotlib
+
+    def enable_matplotlib(gui: str | None = None) -> Any:
+        if gui is not None and _INTERACTIVE_BACKEND.fullmatch(gui.lower()):
+            sys.stderr.write(f"A session has no screen for {gui!r}: figures are shown inline.\n")
+            gui = "inline"
+        return enable(gui)
+
+    shell.enable_matplotlib = enable_matplotlib
 
 
 def _is_shell_code(caller: Any) -> bool:
