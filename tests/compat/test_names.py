@@ -112,6 +112,8 @@ def test_names_that_are_no_public_names_in_autogen_are_offered() -> None:
         autogen.code_utils.PATH_SEPARATOR autogen.code_utils.WIN32
         autogen_agentchat.messages.SelectorEvent autogen_core.InMemoryStore
         autogen_ext.cache_store.diskcache.DiskCacheStore
+        autogen_ext.code_executors._common.CommandLineCodeResult
+        autogen_ext.code_executors.local.CommandLineCodeResult
         autogen_ext.models.cache.CHAT_CACHE_VALUE_TYPE
     """.split()
     split = [name.rpartition(".") for name in names]
@@ -129,6 +131,10 @@ def test_the_nearest_name_is_the_same_or_a_similar_one() -> None:
         "autogen_core.UserMessage": "autogen_core.models.UserMessage",
         "autogen_agentchat.TextMessage": "autogen_agentchat.messages.TextMessage",
         "autogen.TextMentionTermination": "autogen_agentchat.conditions.TextMentionTermination",
+        "autogen_core.CommandLineCodeResult": (
+            "autogen_ext.code_executors.local.CommandLineCodeResult"
+        ),
+        "autogen.CommandLineCodeResult": "autogen.coding.base.CommandLineCodeResult",
         "autogen.Zzz": None,
     }
     assert {name: nearest_name(name) for name in nearest} == nearest

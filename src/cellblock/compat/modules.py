@@ -138,6 +138,12 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.io.base": {"chat.io": "IOStream InputStream OutputStream"},
     "autogen.io.console": {"chat.io": "IOConsole"},
     "autogen.llm_config": {"chat": "LLMConfig"},  # of AG2
+    "autogen.math_utils": {
+        "chat.math_utils": (
+            "eval_math_responses get_answer is_equiv is_equiv_chain_of_thought "
+            "last_boxed_only_string remove_boxed voting_counts"
+        )
+    },
     "autogen.oai": {"chat": f"Cache ModelClient OpenAIWrapper {_CONFIG_LISTS}"},
     "autogen.oai.client": {"chat": "ModelClient OpenAIWrapper"},
     "autogen.oai.openai_utils": {
@@ -193,6 +199,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
     "autogen_ext.cache_store": {},
     "autogen_ext.cache_store.diskcache": {"models": "DiskCacheStore"},
     "autogen_ext.code_executors": {},
+    "autogen_ext.code_executors._common": {"": f"CodeResult CommandLineCodeResult {_FUNCTIONS}"},
     "autogen_ext.code_executors.azure": {"": "ACADynamicSessionsCodeExecutor"},
     "autogen_ext.code_executors.docker": {"": _DOCKER_EXECUTOR},
     "autogen_ext.code_executors.docker_jupyter": {
@@ -202,7 +209,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
         )
     },
     "autogen_ext.code_executors.jupyter": {"": "JupyterCodeExecutor JupyterCodeResult"},
-    "autogen_ext.code_executors.local": {"": _LOCAL_EXECUTOR},
+    "autogen_ext.code_executors.local": {"": f"CommandLineCodeResult {_LOCAL_EXECUTOR}"},
     "autogen_ext.models": {},
     "autogen_ext.models.anthropic": {"models": "AnthropicChatCompletionClient"},
     "autogen_ext.models.cache": {"models": "CHAT_CACHE_VALUE_TYPE ChatCompletionCache"},

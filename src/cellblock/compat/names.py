@@ -98,7 +98,7 @@ def nearest_name(name: str) -> str | None:
     module, _, last = name.rpartition(".")
     top = module.partition(".")[0]
     same = [other for other in _modules_with(last) if other != module]
-    same.sort(key=lambda other: (other.partition(".")[0] != top, other.count("."), other))
+    same.sort(key=lambda other: (_distance(other, top), "._" in other, other.count("."), other))
     if same:
         return f"{same[0]}.{last}"
     for names in (public_names(module), _all_names(top), _all_names("autogen")):
@@ -106,6 +106,12 @@ def nearest_name(name: str) -> str | None:
             other = module if close[0] in public_names(module) else _modules_with(close[0])[0]
             return f"{other}.{close[0]}"
     return None
+
+
+def _distance(module: str, top: str) -> int:
+    """Return 0 for a module in `top`, 1 for one of the same version of AutoGen, 2 for others."""
+    other = module.partition(".")[0]
+    return 0 if other == top else 1 + ((other == TOP_MODULES[0]) != (top == TOP_MODULES[0]))
 
 
 def _modules_with(name: str) -> list[str]:

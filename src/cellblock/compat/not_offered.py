@@ -91,7 +91,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.io": {"Write an IOStream of yours.": "IOWebsockets"},
     "autogen.io.websockets": {"Write an IOStream of yours.": "*"},
     "autogen.logger": {_RUN_EVENTS: "*"},
-    "autogen.math_utils": {_FIXED_IN_CODE: "*"},
+    "autogen.math_utils": {_NO_TUNING: "solve_problem"},
     "autogen.oai": {
         _NO_TUNING: "ChatCompletion Completion",
         _USE_CLIENT: "AnthropicClient CohereClient GeminiClient GroqClient MistralAIClient",
