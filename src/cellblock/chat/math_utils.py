@@ -78,7 +78,7 @@ def voting_counts(responses: Sequence[str]) -> dict[int, int]:
 
 def eval_math_responses(
     responses: Sequence[str], solution: str | None = None, **_: Any
-) -> dict[str, Any]:
+) -> dict[str, float | str | None]:
     """Return the response with most votes, and whether it and any other has the right answer.
 
     `expected_success` is the probability that one of as many random choices is right.

@@ -12,6 +12,9 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_seri
 
 from .image import Image
 
+JsonObject = dict[str, Any]
+"""An object of JSON whose fields a service decides."""
+
 
 @dataclass
 class FunctionCall:
@@ -26,14 +29,14 @@ class FunctionCall:
     id: str
     arguments: str
     name: str
-    extra_content: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    extra_content: JsonObject | None = field(default=None, repr=False, compare=False)
 
     @model_serializer(mode="wrap")
-    def _to_dict(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _to_dict(self, serialize: SerializerFunctionWrapHandler) -> JsonObject:
         return without_none(serialize(self))
 
 
-def without_none(values: dict[str, Any]) -> dict[str, Any]:
+def without_none(values: JsonObject) -> JsonObject:
     """Return `values` without those that are None."""
     return {name: value for name, value in values.items() if value is not None}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
-from ...models.messages import without_none
+from ...models.messages import JsonObject, without_none
 
 
 class CalledFunction(BaseModel):
@@ -26,10 +26,10 @@ class ChatCompletionToolCall(BaseModel):
     id: str
     function: CalledFunction
     type: Literal["function"] = "function"
-    extra_content: dict[str, Any] | None = Field(default=None, repr=False)
+    extra_content: JsonObject | None = Field(default=None, repr=False)
 
     @model_serializer(mode="wrap")
-    def _to_dict(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _to_dict(self, serialize: SerializerFunctionWrapHandler) -> JsonObject:
         return without_none(serialize(self))
 
 

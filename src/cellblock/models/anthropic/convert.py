@@ -12,6 +12,7 @@ from ..messages import (
     FinishReasons,
     FunctionCall,
     FunctionExecutionResultMessage,
+    JsonObject,
     LLMMessage,
     RequestUsage,
     SystemMessage,
@@ -41,14 +42,12 @@ def to_system(messages: Sequence[LLMMessage]) -> str:
     return "\n".join(m.content for m in messages if isinstance(m, SystemMessage))
 
 
-def to_messages(
-    messages: Sequence[LLMMessage], *, with_thinking: bool = False
-) -> list[dict[str, Any]]:
+def to_messages(messages: Sequence[LLMMessage], *, with_thinking: bool = False) -> list[JsonObject]:
     """Return the other messages in the service's form; those in a row of one role become one.
 
     `with_thinking` sends the signed thinking before calls of tools as the service sent it.
     """
-    converted: list[dict[str, Any]] = []
+    converted: list[JsonObject] = []
     for message in messages:
         if isinstance(message, SystemMessage):
             continue
@@ -63,7 +62,7 @@ def to_messages(
 
 def _blocks(
     message: UserMessage | AssistantMessage | FunctionExecutionResultMessage, with_thinking: bool
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     if isinstance(message, FunctionExecutionResultMessage):
         return [
             {
@@ -78,7 +77,7 @@ def _blocks(
         # The service also refuses an earlier answer that ends with a space.
         is_answer = isinstance(message, AssistantMessage)
         return [_text(message.content.rstrip() if is_answer else message.content)]
-    blocks: list[dict[str, Any]] = []
+    blocks: list[JsonObject] = []
     if isinstance(message, AssistantMessage) and message.thought:
         signed = with_thinking and any(map(_blocks_before, message.content))
         blocks += [] if signed else [_text(message.thought)]
@@ -101,7 +100,7 @@ def _blocks(
     return blocks
 
 
-def _blocks_before(part: object) -> list[dict[str, Any]]:
+def _blocks_before(part: object) -> list[JsonObject]:
     """Return the thinking and text that the service sent before a call, if it is to go back."""
     is_call = isinstance(part, FunctionCall)
     return ((part.extra_content if is_call else None) or {}).get(_SERVICE, [])
@@ -121,20 +120,20 @@ def lacks_thinking(messages: Sequence[Mapping[str, Any]]) -> bool:
     return first is not None and first["type"] not in _THINKING
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text if text.strip() else _EMPTY}
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def _arguments(text: str) -> JsonObject:
     """Return the arguments of a call as an object; other models may have written anything."""
     try:
         value: object = json.loads(text or "{}")
     except ValueError:
         value = None
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {"arguments": text}
+    return cast(JsonObject, value) if isinstance(value, dict) else {"arguments": text}
 
 
-def to_tools(tools: Sequence[ToolLike]) -> list[dict[str, Any]]:
+def to_tools(tools: Sequence[ToolLike]) -> list[JsonObject]:
     """Return `tools` in the service's form."""
     return [
         {
@@ -146,7 +145,7 @@ def to_tools(tools: Sequence[ToolLike]) -> list[dict[str, Any]]:
     ]
 
 
-def to_tool_choice(request: ModelRequest) -> dict[str, Any]:
+def to_tool_choice(request: ModelRequest) -> JsonObject:
     """Return the tool choice of `request` in the service's form."""
     match request.tool_choice:
         case "auto" | "none" as choice:
@@ -157,7 +156,7 @@ def to_tool_choice(request: ModelRequest) -> dict[str, Any]:
             return {"type": "tool", "name": name_of(tool)}
 
 
-def to_json_fields(request: ModelRequest, *, can_force_tool: bool) -> dict[str, Any]:
+def to_json_fields(request: ModelRequest, *, can_force_tool: bool) -> JsonObject:
     """Return the fields of the request that ask for JSON of a class by a tool, or nothing.
 
     The model is made to call one tool, whose arguments are the JSON. Where the request has tools
@@ -215,7 +214,7 @@ def to_result(answer: ClaudeMessage, request: ModelRequest) -> CreateResult:
 def _to_calls(blocks: Sequence[ClaudeBlock]) -> list[FunctionCall]:
     """Return the calls of tools; if the model has thought, with what it said before each."""
     has_thought = any(block.type in _THINKING for block in blocks)
-    calls, before = list[FunctionCall](), list[dict[str, Any]]()
+    calls, before = list[FunctionCall](), list[JsonObject]()
     for block in blocks:
         if block.type != "tool_use":
             before += _to_blocks(block) if has_thought else []
@@ -229,7 +228,7 @@ def _to_calls(blocks: Sequence[ClaudeBlock]) -> list[FunctionCall]:
     return calls
 
 
-def _to_blocks(block: ClaudeBlock) -> list[dict[str, Any]]:
+def _to_blocks(block: ClaudeBlock) -> list[JsonObject]:
     match block.type:
         case "thinking":
             thinking, signature = block.thinking or "", block.signature or ""
