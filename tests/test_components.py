@@ -116,6 +116,12 @@ def test_provider_name_is_not_imported(tmp_path: Path, monkeypatch: pytest.Monke
     assert "planted" not in sys.modules
 
 
+def test_a_class_of_autogen_that_is_not_offered_cannot_be_allowed() -> None:
+    with pytest.raises(ComponentError, match="of AutoGen that Cellblock does not offer") as caught:
+        load_component(saved("autogen_ext.tools.mcp.McpWorkbench"))
+    assert "register_component" not in str(caught.value)
+
+
 def test_class_outside_the_allow_list_is_neither_loaded_nor_dumped() -> None:
     for provider in (
         "os.system",

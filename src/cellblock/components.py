@@ -19,6 +19,7 @@ from .providers import built_in_providers
 _BUILT_IN = dict(built_in_providers())
 # Filled by `register_component` only, for the whole process.
 _registered: dict[str, type[Component]] = {}
+_AUTOGEN = ("autogen_core.", "autogen_ext.", "autogen_agentchat.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +301,11 @@ def _find_class(provider: str, *given: type[Any] | None) -> type[Component]:
     for cls in given:
         if cls is not None and issubclass(cls, Component) and _default_provider(cls) == provider:
             return cls
+    if provider.startswith(_AUTOGEN):
+        raise ComponentError(
+            f"{provider!r} is a class of AutoGen that Cellblock does not offer. "
+            "`cellblock compat check` on a program that uses it says what to do instead."
+        )
     raise ComponentError(
         f"{provider!r} is not on the list of classes that may be loaded. If you trust the class, "
         "import it and allow it first: cellblock.components.register_component(TheClass)."

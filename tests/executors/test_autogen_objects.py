@@ -18,6 +18,7 @@ from cellblock import (
     CodeBlock,
     CodeExecutor,
     ComponentError,
+    DockerJupyterServer,
     JupyterCodeExecutor,
     LocalCommandLineCodeExecutor,
     SandboxCommandLineCodeExecutor,
@@ -255,3 +256,9 @@ def test_an_invalid_configuration_is_refused() -> None:
     for wrong in wrongs:
         with pytest.raises(ComponentError, match="is not a saved configuration. Pass a Component"):
             load_component(wrong)
+
+
+def test_the_dockerfile_of_the_jupyter_server_can_be_read_and_not_be_replaced() -> None:
+    assert DockerJupyterServer.DEFAULT_DOCKERFILE.startswith("FROM python:3-slim\n")
+    with pytest.raises(TypeError, match=r"Mine.DEFAULT_DOCKERFILE would not be built.*base_image="):
+        type("Mine", (DockerJupyterServer,), {"DEFAULT_DOCKERFILE": "FROM x"})

@@ -17,6 +17,7 @@ from ....containers import orphans
 from ....containers.client import EngineClient, connect
 from ....containers.container import Container, create_container, find_container
 from ....containers.gateway.attach import AttachedStreams
+from ....containers.gateway.dockerfile import DOCKERFILE
 from ....containers.gateway.image import gateway_image
 from ....containers.gateway.port_forward import PortForward
 from ....containers.gateway.spec import GatewaySpec
@@ -45,6 +46,7 @@ SERVER_LIMITS = replace(
 _MISSING = (
     "Jupyter in containers needs aiohttp and aiodocker: pip install 'cellblock[docker,jupyter]'."
 )
+_BASE_IMAGE = "python:3-slim"
 _START_SECONDS = 60.0  # until the gateway must respond
 _ORPHAN_SECONDS = 10.0  # that removing orphans may delay a start
 # How long a connection waits for the gateway to open its port. Less than the timeout of a request.
@@ -85,6 +87,16 @@ class DockerJupyterServer(ManagedJupyterServer, Component):
     """
 
     component_type: ClassVar[str] = "jupyter_server"
+    DEFAULT_DOCKERFILE: ClassVar[str] = DOCKERFILE.format(base=_BASE_IMAGE)
+    """How the image is built on `base_image`: for reading, as AutoGen's users do."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "DEFAULT_DOCKERFILE" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}.DEFAULT_DOCKERFILE would not be built. Build the image yourself, "
+                "and pass it as base_image=, or as custom_image_name= if it runs a gateway."
+            )
 
     def __init__(
         self,
@@ -98,7 +110,7 @@ class DockerJupyterServer(ManagedJupyterServer, Component):
         token: str | None = None,
         work_dir: str = "/workspace",
         bind_dir: str | os.PathLike[str] | None = None,
-        base_image: str = "python:3-slim",
+        base_image: str = _BASE_IMAGE,
         network: str = "none",
         user: str | None = None,
         limits: Limits = SERVER_LIMITS,
