@@ -220,6 +220,19 @@ def test_code_can_be_completed(live: LiveSession) -> None:
         assert run_async(live.executor.complete(inside, 6 + len(code))) == (start + 6, matches)
 
 
+@pytest.mark.slow  # jedi reads the stubs of the standard library
+def test_code_that_has_not_run_completes_what_follows_it(live: LiveSession) -> None:
+    for code, match in {
+        "import os\nos.path.jo": "join",
+        "import collections as c; d = c.OrderedDict(); d.move": "move_to_end",
+        "def area(radius):\n    return rad": "radius",
+        "for item in [1]:\n    it": "item",
+    }.items():
+        start, matches = run_async(live.executor.complete(f"{code} + 1", len(code)))
+        assert match in matches, (code, matches)
+        assert match.startswith(code[start:])
+
+
 # variables
 
 

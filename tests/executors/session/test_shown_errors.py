@@ -73,6 +73,18 @@ def test_an_error_that_the_block_handles_is_none(live: LiveSession) -> None:
         assert live.run(code).outcome == "ok", name
 
 
+def test_a_library_that_fails_to_import_shows_no_frame_of_the_session(live: LiveSession) -> None:
+    live.run_ok(
+        "import os; os.makedirs('plotly/io')\nfor name in ('', 'io/'):\n"
+        "    with open(f'plotly/{name}__init__.py', 'w') as file: file.write(name and '1 / 0')"
+    )
+    for code in ("import plotly.io", "try: import plotly.io\nexcept Exception: raise ValueError"):
+        output = live.run(code).output
+        assert "io/__init__.py" in output
+        assert "library_settings" not in output
+        assert "importlib" not in output
+
+
 def test_what_a_block_captures_has_no_traceback_as_in_a_notebook(live: LiveSession) -> None:
     live.run("%%capture caught\nprint('kept')\n1 / 0")
     assert live.run_ok("caught.stdout, caught.stderr") == r"('kept\n', '')"

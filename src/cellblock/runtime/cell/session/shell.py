@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,11 @@ _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
 _INTERACTIVE_BACKEND = re.compile(
     r"notebook|nbagg|widget|ipympl|osx|macosx|(?:qt|gtk|tk|wx)\w*|webagg"
 )
-_INPUT_FUNCTIONS = "Shell._install_input.<locals>."
+_RUNTIME = f"{__name__.rsplit('.', 3)[0]}."  # all modules of the runtime
 _SHELL_PACKAGES = ("IPython", "matplotlib_inline", __name__.partition(".")[0])
-INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
 _MAX_COMPLETIONS = 500
 _TRACEBACK_MODE = "Context"  # IPython's default
+_LAST_WORD = re.compile(r"(?:\.\w*|\b\w+)\Z")  # an attribute has its dot
 _SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
 
 
@@ -170,8 +171,28 @@ class Shell:
         texts = dict.fromkeys(completion.text for completion in found[:_MAX_COMPLETIONS])
         start = found[0].start if found else cursor
         if texts and code[start : start + 1] == "." and all(text[0] == "." for text in texts):
-            return start + 1, [text[1:] for text in texts]  # some versions repeat the dot
+            start, texts = start + 1, [text[1:] for text in texts]  # some versions repeat the dot
+        word = _LAST_WORD.search(code, 0, cursor)
+        # What stands before it in the block has not run. For attributes, jedi takes long.
+        if word and re.search(r"[\n;]", code[:cursor]) and not (texts and word[0][0] == "."):
+            names = self._complete_new_code(code[:cursor])
+            word_start = cursor - len(word[0].removeprefix("."))
+            if names and (not texts or start == word_start):
+                return word_start, list(dict.fromkeys([*texts, *names]))
         return start, list(texts)
+
+    def _complete_new_code(self, code: str) -> list[str]:
+        """Return the completions that jedi finds in code that has not run."""
+        try:
+            import jedi
+
+            interpreter: Any = jedi.Interpreter(code, [self.variables])
+            found = interpreter.complete()[:_MAX_COMPLETIONS]
+        except Exception:  # it is missing, or a value of user code raises when it is looked at
+            return []
+        is_private = re.search(r"\b_\w*\Z", code) is not None
+        names = [entry.name for entry in found if entry.name.isidentifier()]  # no keys
+        return [name for name in names if is_private or not name.startswith("_")]
 
     def run_deferred_work(self) -> None:
         """Do what remains to be done after a block, once its answer was sent."""
@@ -363,14 +384,33 @@ def _is_cancellation(error: BaseException | None) -> bool:
 
 
 def _drop_own_frames(error: BaseException) -> None:
-    """Remove the frames of `input()` and of the signal handler from the traceback of `error`."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        code = trace.tb_next.tb_frame.f_code
-        if code.co_name == INTERRUPT_HANDLER or code.co_qualname.startswith(_INPUT_FUNCTIONS):
-            trace.tb_next = None
-            return
-        trace = trace.tb_next
+    """Remove the frames of this package from the tracebacks of `error` and of its causes.
+
+    The first one stays: IPython leaves it out.
+    """
+    seen, errors = set[int](), [error]
+    while errors:
+        error = errors.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        errors += filter(None, (error.__cause__, error.__context__))
+        trace = error.__traceback__
+        frames = [frame for frame, _ in traceback.walk_tb(trace)][1:]
+        if not any(map(_is_own_frame, frames)):
+            continue
+        while trace is not None and trace.tb_next is not None:
+            frame = trace.tb_next.tb_frame
+            # Python leaves out the frames of an import, unless ours is among them.
+            if _is_own_frame(frame) or frame.f_code.co_filename.startswith("<frozen importlib"):
+                trace.tb_next = trace.tb_next.tb_next
+            else:
+                trace = trace.tb_next
+
+
+def _is_own_frame(frame: Any) -> bool:
+    name = frame.f_globals.get("__name__")  # user code may have put anything there
+    return isinstance(name, str) and name.startswith(_RUNTIME)
 
 
 def _exit_function() -> Any:
