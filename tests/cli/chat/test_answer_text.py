@@ -56,6 +56,7 @@ def test_only_tables_and_code_are_longer_than_the_terminal_is_wide() -> None:
         "# one two three four five\n": "# one two three four\nfive\n",
         "a\n\n    one_two() three four five\n": "a\n\n    one_two() three four five\n",
         "```\na\n```<end>\none two three four five": "```\na\n```<end>\none two three four\nfive\n",
+        "# 日本語の 日本語の 日本語の": "# 日本語の 日本語の\n日本語の\n",
         # A line that does not fit goes on with the next one.
         "one two three four five\nsix\n\nnew\n- a\n": "one two three four\nfive six\n\nnew\n- a\n",
         # Wide characters count twice.
@@ -63,6 +64,12 @@ def test_only_tables_and_code_are_longer_than_the_terminal_is_wide() -> None:
     }
     for piece in (1, 3, 1000):
         assert {text: shown(text, 20, piece) for text in wrapped} == wrapped
+
+
+def test_what_stands_before_an_answer_in_its_line_counts() -> None:
+    answer = AnswerText(20, column=5)
+    texts = [*answer.add("one two three four five six"), *answer.end()]
+    assert "".join(text.plain for text in texts) == "one two three\nfour five six\n"
 
 
 def test_only_prose_continues_a_line() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 
 from pygments.token import Comment, String
@@ -29,6 +28,18 @@ def highlight(code: str, language: str) -> Text:
     text = Syntax("", language or "text", theme="ansi_dark").highlight(code)
     text.rstrip()
     return text
+
+
+def wrap(line: str, width: int) -> list[str]:
+    """Return the lines of at most `width` columns for `line`, which breaks at its spaces only."""
+    first, *words = line.split(" ")
+    lines = [first]
+    for word in words:
+        if lines[-1].strip() and cell_len(f"{lines[-1]} {word}") > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return lines
 
 
 class CodeLines:
@@ -69,11 +80,12 @@ class AnswerText:
     that does not fit continues with the next one, as in a browser.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, column: int = 0) -> None:
+        """Begin in a line of which `column` columns are printed."""
         self._width = max(width, _MIN_WIDTH)
         self._rest = ""  # of the line that is not printed yet
         self._is_line_start = True
-        self._column, self._indent = 0, 0
+        self._column, self._indent = column, 0
         self._is_wrapped = False  # whether the line did not fit
         self._has_open_line = False  # a line that did not fit, and that the next one may continue
         self._is_in_list = False  # whether the last line was in a list
@@ -133,7 +145,8 @@ class AnswerText:
             yield Text(f"{line}\n", "dim")
         elif self._is_line_start and self._is_whole(line):
             is_heading = line.startswith("#")
-            shown = self._wrapped(line) if is_heading else line
+            shown = "\n".join(wrap(line, self._width)) if is_heading else line
+            self._column = 0
             yield Text(f"{shown}\n", "bold" if is_heading else self._style)
         else:
             yield from self._prose(line, line)
@@ -142,12 +155,6 @@ class AnswerText:
                 yield Text("\n")
                 self._column = 0
         self._is_line_start, self._is_wrapped = True, False
-
-    def _wrapped(self, line: str) -> str:
-        if cell_len(line) <= self._width:
-            return line
-        lines = textwrap.wrap(line, self._width, break_long_words=False, break_on_hyphens=False)
-        return "\n".join(lines)
 
     def _close_line(self) -> Iterator[Text]:
         if self._has_open_line:

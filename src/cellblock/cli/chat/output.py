@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from ...visible_text import visible
 from ..advice import Advisor
 from ..terminal.render import Renderer
 from ..terminal.stdio import have_same_destination, write
-from .answer_text import AnswerText, highlight
+from .answer_text import AnswerText, highlight, wrap
 from .pictures.protocols import PictureProtocol, find_protocol
 from .transcripts.entries import CodePicture
 
@@ -85,14 +84,15 @@ class ChatOutput:
         """Return the lines of a note, which a terminal would break inside words."""
         if not self.is_terminal:
             return [line]
-        width = max(20, self._columns() - len("--- "))
-        return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+        return wrap(line, max(20, self._columns() - len("--- ")))
 
     # messages and answers
 
     async def show_message(self, speaker: str, text: str) -> None:
         """Print a message that was not typed here."""
         await self._print([Text(f"{speaker}> ", "bold")])
+        if self.is_terminal:
+            self._answer = self._new_answer(len(f"{speaker}> "))
         await self.write_answer(text)
         await self.end_answer()
 
@@ -108,8 +108,11 @@ class ChatOutput:
             await asyncio.to_thread(click.echo, visible(piece), nl=False)
             return
         if self._answer is None:
-            self._answer = AnswerText(min(self._columns(), _MAX_WIDTH))
+            self._answer = self._new_answer()
         await self._print(self._answer.add(piece))
+
+    def _new_answer(self, column: int = 0) -> AnswerText:
+        return AnswerText(min(self._columns(), _MAX_WIDTH), column)
 
     async def end_answer(self) -> None:
         """End the line of the answer."""
