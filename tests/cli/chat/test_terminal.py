@@ -287,6 +287,15 @@ def test_prose_is_wrapped_at_words(columns: int) -> None:
         assert all(len(line) > min(columns, 100) - 10 for line in lines[:-1])
 
 
+def test_a_long_message_that_was_typed_has_whole_words() -> None:
+    words = " ".join(f"word{number}" for number in range(30))
+    with chat("Hello.", columns=80) as (terminal, _):
+        say(terminal, words, "Hello.")
+        shown = terminal.screen.rpartition("you> ")[2].partition("\nHello.")[0]
+        assert shown.split() == words.split()
+        assert max(map(len, f"you> {shown}".split("\n"))) <= 80
+
+
 def test_the_demo_ends_if_its_code_may_not_run() -> None:
     with TerminalCommand("chat", "--demo", columns=80) as terminal:
         press(terminal, "n", "Why not?")

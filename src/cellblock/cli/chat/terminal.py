@@ -16,6 +16,10 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
+from rich.cells import cell_len
+
+from ...visible_text import visible
+from .answer_text import wrap
 
 if sys.platform != "win32":
     import termios
@@ -44,9 +48,15 @@ class ChatTerminal:
     async def read_message(self) -> str:
         """Return the next message. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
 
-        Enter ends it, Alt-Enter starts a new line, and pasted lines stay together.
+        Enter ends it, Alt-Enter starts a new line, and pasted lines stay together. While it is
+        typed, words are cut at the end of a line; then it is shown again with whole words.
         """
-        return await self._messages.prompt_async(handle_sigint=False)
+        text = await self._messages.prompt_async(handle_sigint=False)
+        if self._messages.app.erase_when_done:
+            lines = _wrapped(visible(text), self._output.get_size().columns)
+            self._output.write_raw("\n".join(lines) + "\n")
+            self._output.flush()
+        return text
 
     async def read_key(self, prompt: str, keys: Sequence[str]) -> str:
         """Return the first of `keys` that is pressed from now on. Raise as `read_message` does.
@@ -68,11 +78,23 @@ class ChatTerminal:
         return await session.prompt_async(prompt, handle_sigint=False, is_password=is_hidden)
 
 
+def _wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines of a message below its prompt."""
+    width = max(20, columns - len(_PROMPT))
+    lines = [part for line in text.split("\n") for part in wrap(line, width)]
+    return [
+        f"{' ' * len(_PROMPT) if number else _PROMPT}{line}" for number, line in enumerate(lines)
+    ]
+
+
 def _message_keys() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
     def _enter(event: KeyPressEvent) -> None:
+        text, columns = event.current_buffer.text, event.app.output.get_size().columns
+        is_cut = any(cell_len(line) + len(_PROMPT) > columns for line in text.split("\n"))
+        event.app.erase_when_done = is_cut
         event.current_buffer.validate_and_handle()
 
     @keys.add("escape", "enter")
