@@ -16,6 +16,7 @@ EXPECTED = {
     "strands": r"""
 {'stdout': 'ä/tmp\n', 'stderr': 'err�'} 137 True
 Execution timed out after 2 seconds 'partial\n'
+Execution timed out after 0.0 seconds ''
 42
 
 True
@@ -24,6 +25,7 @@ FileNotFoundError
 FileNotFoundError
 SandboxPathNotFoundError
 SandboxPathNotFoundError
+[Errno 21] Is a directory: 'a' [FileInfo(name='b', is_dir=False, size=256)]
 []
 sandbox must be one of cellblock, such a
 """,
@@ -39,6 +41,7 @@ InvalidManifestPathError
 WorkspaceArchiveWriteError
 ExecTimeoutError
 ExecTransportError
+commands cannot run as the user 'nobody-here' here: pass users=True
 False
 b'changed\n/workspace\ngiven.txt\nkept\n'
 b'left here'
@@ -64,6 +67,7 @@ BoxGone
 text
 /a is not in the work folder.
 ../a is not in the work folder.
+[Errno 21] Is a directory: 'folder'
 42
 run_shell_command
 """,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
@@ -13,7 +14,7 @@ from typing import Any, Self
 from ag2.tools.sandbox import ExecResult, SandboxBase
 
 from ..box.base import Box
-from .box_argument import require_box
+from .box_argument import remove_file, require_box
 from .stopping import time_limit
 
 
@@ -67,8 +68,9 @@ class CellblockAg2Sandbox(SandboxBase):
         await self.sandbox.files.write(_relative(path), content)
 
     async def remove_file(self, path: PurePosixPath) -> None:
-        """Remove a file in the work folder, if there is one."""
-        await self.sandbox.files.remove(_relative(path), missing_ok=True)
+        """Remove a file in the work folder, if there is one. Raise `OSError` for a folder."""
+        with contextlib.suppress(FileNotFoundError):
+            await remove_file(self.sandbox, _relative(path))
 
 
 def _relative(path: PurePosixPath) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from inspect import signature
 from typing import Any, ClassVar
@@ -32,6 +34,16 @@ def make_box(arguments: Mapping[str, Any], **defaults: Any) -> Box:
     except TypeError as error:
         text = str(error).rstrip(".")
         raise ValueError(f"{text}. See the parameters of cellblock.{kind.__name__}.") from error
+
+
+async def remove_file(sandbox: Box, path: str) -> None:
+    """Remove a file or a link, for frameworks that would not remove a folder.
+
+    Raise `IsADirectoryError` for a folder, and what `Files.remove` raises.
+    """
+    if (await sandbox.files.stat(path, follow_links=False)).is_folder:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    await sandbox.files.remove(path)
 
 
 class BoxConfig(BaseModel, frozen=True, extra="allow"):

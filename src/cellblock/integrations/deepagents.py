@@ -51,7 +51,7 @@ class CellblockBackend(BaseSandbox):
         timeout: int | None = None,  # noqa: ASYNC109 - the signature of deepagents
     ) -> ExecuteResponse:
         """Run a shell command as `execute` does."""
-        limit = time_limit(self.sandbox, timeout) or None
+        limit = None if timeout == 0 else time_limit(self.sandbox, timeout)
         done = await self.sandbox.wrapped.exec(command, timeout=limit, merge_stderr=True)
         return ExecuteResponse(done.stdout_text, done.exit_code, done.truncated)
 

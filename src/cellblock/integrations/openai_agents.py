@@ -107,7 +107,7 @@ class CellblockSandboxSession(BaseSandboxSession):
         except PermissionError as error:
             return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=126)
         except (CellblockError, OSError, ValueError) as error:
-            raise ExecTransportError(command=words, cause=error) from error
+            raise ExecTransportError(command=words, cause=error, message=str(error)) from error
         if done.timed_out:
             raise ExecTimeoutError(command=words, timeout_s=seconds)
         return ExecResult(stdout=done.stdout, stderr=done.stderr, exit_code=done.exit_code)
@@ -120,7 +120,8 @@ class CellblockSandboxSession(BaseSandboxSession):
         except FileNotFoundError as error:
             raise WorkspaceReadNotFoundError(path=path, cause=error) from error
         except (CellblockError, OSError) as error:
-            raise WorkspaceArchiveReadError(path=path, cause=error) from error
+            reason = {"reason": str(error)}
+            raise WorkspaceArchiveReadError(path=path, cause=error, context=reason) from error
 
     async def write(self, path: Path, data: io.IOBase, *, user: str | User | None = None) -> None:
         """Replace or create a file in the workspace, and the folders above it."""
@@ -128,7 +129,8 @@ class CellblockSandboxSession(BaseSandboxSession):
         try:
             await self.sandbox.files.write(str(inner), data.read(), user=_name(user))
         except (CellblockError, OSError) as error:
-            raise WorkspaceArchiveWriteError(path=path, cause=error) from error
+            text = f"{path} was not written: {error}"
+            raise WorkspaceArchiveWriteError(path=path, cause=error, message=text) from error
 
     async def running(self) -> bool:
         """Return True if the sandbox is open."""

@@ -18,6 +18,7 @@ T = TypeVar("T")
 IsStopped = Callable[[], bool]
 
 _POLL_SECONDS = 0.02
+_AT_ONCE = 1e-9
 
 
 class _HasTimeout(Protocol):
@@ -26,8 +27,11 @@ class _HasTimeout(Protocol):
 
 
 def time_limit(sandbox: _HasTimeout, seconds: float | None) -> float | None:
-    """Return the time limit of a command: `seconds` if the framework names it, or the sandbox's."""
-    return sandbox.timeout if seconds is None else seconds
+    """Return the time limit of a command: `seconds` if the framework names it, or the sandbox's.
+
+    A limit of 0 has passed at once, as for asyncio. Boxes only take one that can be kept.
+    """
+    return sandbox.timeout if seconds is None else max(seconds, _AT_ONCE)
 
 
 async def until_stopped(work: Coroutine[Any, Any, T], is_stopped: IsStopped) -> T:

@@ -18,7 +18,7 @@ from strands.vended_tools.shell import make_shell
 
 from ..box.base import Box
 from ..box.results import CommandResult
-from .box_argument import require_box
+from .box_argument import remove_file, require_box
 from .stopping import time_limit
 
 
@@ -54,7 +54,8 @@ class CellblockStrandsSandbox(PosixShellSandbox):
                     if text := decoders[piece[0]].decode(piece[1]):
                         yield StreamChunk(text, names[piece[0]])
                 elif piece.timed_out:
-                    raise SandboxTimeoutError(limit, piece.stdout_text, piece.stderr_text)
+                    seconds = limit if timeout is None else timeout
+                    raise SandboxTimeoutError(seconds, piece.stdout_text, piece.stderr_text)
                 else:
                     yield ExecutionResult(piece.exit_code, piece.stdout_text, piece.stderr_text)
 
@@ -67,8 +68,8 @@ class CellblockStrandsSandbox(PosixShellSandbox):
         await self.sandbox.files.write(path, content)
 
     async def remove_file(self, path: str, **kwargs: Any) -> None:
-        """Remove a file."""
-        await self.sandbox.files.remove(path)
+        """Remove a file. Raise `IsADirectoryError` for a folder."""
+        await remove_file(self.sandbox, path)
 
     async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
         """List a folder."""

@@ -25,11 +25,13 @@ async def main():
             print(result.exit_code, result.output.splitlines()[:2])
         await sandbox.put_file(PurePosixPath("a/b"), b"text")
         print((await sandbox.exec(["cat", "a/b"])).output)
-        for path in ("a/b", "a/b", "/a", "../a"):
+        await sandbox.put_file(PurePosixPath("folder/file"), b"text")
+        for path in ("a/b", "a/b", "/a", "../a", "folder"):
             try:
                 await sandbox.remove_file(PurePosixPath(path))
-            except ValueError as error:
+            except (ValueError, IsADirectoryError) as error:
                 print(error)
+        await box.files.stat("folder/file")
         print((await SandboxCodeTool(sandbox).environment.run("print(6 * 7)", "python")).output)
         print(SandboxShellTool(sandbox).name)
 

@@ -51,6 +51,8 @@ async def use_session():
                 await failing
             except SandboxError as error:
                 print(type(error).__name__)
+                if "nobody-here" in str(error):
+                    print(error)
         (await session.exec("rm -r a; mkdir -p kept; echo changed > kept/file")).ok()
     state = client.serialize_session_state(session.state)
     await client.delete(session)

@@ -22,10 +22,11 @@ async def main():
         for chunk in chunks:
             texts[chunk.stream_type] += chunk.data
         print(texts, result.exit_code, result.stdout == texts["stdout"])
-        try:
-            await sandbox.execute("echo partial; sleep 100", timeout=2)
-        except SandboxTimeoutError as error:
-            print(error, repr(error.stdout))
+        for seconds in (2, 0.0):
+            try:
+                await sandbox.execute("echo partial; sleep 100", timeout=seconds)
+            except SandboxTimeoutError as error:
+                print(error, repr(error.stdout if seconds else ""))
         print((await sandbox.execute_code("print(6 * 7)", "python3")).stdout)
         await sandbox.write_file("a/b", bytes(range(256)))
         print(await sandbox.read_file("a/b") == bytes(range(256)))
@@ -40,6 +41,10 @@ async def main():
                 await failing
             except FileNotFoundError as error:
                 print(type(error).__name__)
+        try:
+            await sandbox.remove_file("a")
+        except IsADirectoryError as error:
+            print(error, await sandbox.list_files("a"))
         await sandbox.remove_file("a/b")
         print(await sandbox.list_files("a"))
     try:
