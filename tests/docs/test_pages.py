@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from pathlib import Path
@@ -47,6 +48,28 @@ def test_code_on_the_site_fits_without_scrolling() -> None:
         for block in blocks(page)
         for line in block.code.splitlines()
         if len(line) > 72
+    ] == []
+
+
+def has_await_outside_a_function(code: str) -> bool:
+    try:
+        compile(code, "page", "exec")
+    except SyntaxError:
+        compile(code, "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return True
+    return False
+
+
+def test_pages_say_that_await_outside_a_function_is_a_notebooks() -> None:
+    assert [
+        page_name(page)
+        for page in PAGES
+        if any(
+            has_await_outside_a_function(block.code)
+            for block in blocks(page)
+            if block.language == "python"
+        )
+        if not re.search(r"`await` outside a function, (\[as in a notebook\]|as below)", read(page))
     ] == []
 
 
