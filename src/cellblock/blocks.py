@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from .fences import Fence, commonmark_fences, language_tag, model_fences, without_thoughts
 from .languages import Action, Language, action_for
@@ -139,3 +140,29 @@ def action_for_block(
     # The name matters only where the block would be ignored.
     names_file = language.policy == "ignore" and file_name(block.code) is not None
     return action_for(language, policies, names_file=names_file)
+
+
+def notebook_code(data: bytes) -> tuple[str, list[tuple[int, str]]]:
+    """Return the language of a Jupyter notebook, and its code cells with their numbers from 1.
+
+    Cells without code are left out. Raise `ValueError` if the data are no notebook.
+    """
+    notebook: Any = json.loads(data)
+    if not isinstance(notebook, dict):
+        raise ValueError("the file holds no JSON object")
+    values = cast("dict[str, Any]", notebook)
+    cells: Any = values.get("cells")
+    if not isinstance(cells, list):
+        raise ValueError('"cells" is missing')
+    language: Any = values
+    for name in ("metadata", "kernelspec", "language"):
+        language = cast("dict[str, Any]", language).get(name) if isinstance(language, dict) else ""
+    numbered = enumerate(map(_cell_code, cast("list[Any]", cells)), 1)
+    return str(language or "python"), [(number, code) for number, code in numbered if code.strip()]
+
+
+def _cell_code(cell: Any) -> str:
+    if not isinstance(cell, dict) or cast("dict[str, Any]", cell).get("cell_type") != "code":
+        return ""
+    source: Any = cast("dict[str, Any]", cell).get("source", "")
+    return "".join(map(str, cast("list[Any]", source))) if isinstance(source, list) else str(source)

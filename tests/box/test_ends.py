@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ async def test_a_process_ends_that_its_caller_never_got(tmp_path: Path) -> None:
         assert await sleeping(box) == b""
 
 
-async def cancel(task: asyncio.Future[object]) -> None:
+async def cancel(task: asyncio.Future[Any]) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -160,6 +160,33 @@ def test_session_blocks_share_variables(cwd: Path) -> None:
 # work folder and network
 
 
+def test_a_notebook_runs_in_one_session_until_a_cell_fails(cwd: Path) -> None:
+    if reason := unavailable_reason():
+        pytest.skip(reason)
+    cells = ["x = 6\n", ["%time y = 7\n", "x * y"], " ", "open('there', 'w')\n1 / 0", "print('no')"]
+    notebook: dict[str, Any] = {
+        "cells": [
+            {"cell_type": "markdown", "source": "# Title"},
+            *({"cell_type": "code", "source": cell} for cell in cells),
+        ],
+    }
+    (cwd / "nb.ipynb").write_text(json.dumps(notebook))
+    done = run_command("run", "nb.ipynb")
+    assert (done.returncode, "42\n" in done.stdout, "no" in done.stdout) == (1, True, False), done
+    assert "ZeroDivisionError" in done.stdout + done.stderr
+    assert (cwd / "coding" / "there").exists()
+    notebook["metadata"] = {"kernelspec": {"language": "R"}}
+    (cwd / "r.ipynb").write_text(json.dumps(notebook))
+    (cwd / "broken.ipynb").write_text("[]")
+    for arguments, expected in {
+        ("r.ipynb",): "is a notebook in R",
+        ("broken.ipynb",): "broken.ipynb is no notebook: the file holds no JSON object",
+        ("nb.ipynb", "--executor", "local"): "use --executor session or docker-session",
+    }.items():
+        done = run_command("run", *arguments)
+        assert (done.returncode, expected in done.stderr) == (2, True), done
+
+
 def test_only_the_empty_default_work_folder_is_removed(cwd: Path) -> None:
     done = run_locally("-c", "print(1)")
     warning = "--- Using LocalCommandLineCodeExecutor may execute code on the local machine"

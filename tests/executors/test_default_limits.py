@@ -39,10 +39,16 @@ except OSError:
     pass
 print(len(children) == 700)
 """
+
+
+def _box_session(**options: Any) -> CodeExecutor:
+    return Sandbox(**options).session
+
+
 WITH_LIMITS: dict[str, tuple[Callable[..., Any], Limits]] = {
     "sandbox": (SandboxCommandLineCodeExecutor, SANDBOX_LIMITS),
     "session": (SandboxSessionCodeExecutor, SANDBOX_LIMITS),
-    "box": (lambda **options: Sandbox(**options).session, BOX_LIMITS),
+    "box": (_box_session, BOX_LIMITS),
     "docker": (DockerCommandLineCodeExecutor, SANDBOX_LIMITS),
     "local": (LocalCommandLineCodeExecutor, LOCAL_LIMITS),
     "jupyter": (JupyterCodeExecutor, LOCAL_LIMITS),

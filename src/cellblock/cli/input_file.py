@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..blocks import CodeBlock, action_for_block, extract_code_blocks
+from ..blocks import CodeBlock, action_for_block, extract_code_blocks, notebook_code
 from ..languages import find_language
 from ..text_files import UnreadableText, decode_python, decode_text
 
@@ -19,8 +19,13 @@ class InputError(ValueError):
 
 
 def read_blocks(file: str, language: str | None) -> list[CodeBlock]:
-    """Return the blocks of `file`; `-` means standard input. Raise `InputError`."""
+    """Return the blocks of `file`, or the cells of a notebook; `-` means standard input.
+
+    Raise `InputError`.
+    """
     suffix = "" if file == "-" else Path(file).suffix
+    if suffix == ".ipynb" and language is None:
+        return _notebook_blocks(file)
     known = find_language(language or suffix.removeprefix("."))
     decode = decode_python if known is not None and known.name == "python" else decode_text
     try:
@@ -28,6 +33,18 @@ def read_blocks(file: str, language: str | None) -> list[CodeBlock]:
     except UnreadableText as error:
         raise InputError(str(error)) from error
     return parse_blocks(text, suffix, language)
+
+
+def _notebook_blocks(file: str) -> list[CodeBlock]:
+    try:
+        language, cells = notebook_code(_read(file))
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} is no notebook: {error}") from error
+    if language.lower() != "python":
+        raise InputError(f"{file} is a notebook in {language}: only those in Python can be run")
+    return [CodeBlock(code, "python") for _, code in cells]
 
 
 def _read(file: str) -> bytes:

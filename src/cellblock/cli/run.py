@@ -63,13 +63,15 @@ def command(**options: Any) -> int:
     """Run the code blocks of FILE, a Markdown message. If FILE is "-", or is
     missing while standard input is not a terminal, read standard input.
 
-    A file with the suffix of a language, such as .py or .sh, is one block. The output of the blocks
+    A file with the suffix of a language, such as .py or .sh, is one block. The cells of a notebook
+    (.ipynb) run in one session, until one fails; the file stays as it is. The output of the blocks
     goes to standard output and standard error. Notes about blocks and the files that they created
     go to standard error. The exit code is that of the last block that ran; 2 means a usage error,
     and 3 that the code could not be run.
     """
     if options["file"] is None and options["code"] is None and _has_input():
         options["file"] = "-"
+    _choose_executor(options)
     settings = RunSettings(**options)
     if settings.network and settings.executor == "local":
         _fail_usage("--network does not apply to --executor local, which always has the network")
@@ -77,6 +79,19 @@ def command(**options: Any) -> int:
         _fail_usage("--image applies only to --executor docker and docker-session")
     check_env(settings.env, settings.executor)
     return _read_and_run(settings)
+
+
+def _choose_executor(options: dict[str, Any]) -> None:
+    """Let the cells of a notebook share their variables."""
+    if options["language"] is not None or not str(options["file"]).endswith(".ipynb"):
+        return
+    context = click.get_current_context()
+    if context.get_parameter_source("executor") is click.core.ParameterSource.DEFAULT:
+        options["executor"] = "docker-session" if options["image"] else "session"
+    elif not options["executor"].endswith("session"):
+        _fail_usage(
+            "the cells of a notebook share variables: use --executor session or docker-session"
+        )
 
 
 def _read_and_run(settings: RunSettings) -> int:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
+from ...blocks import notebook_code
 from ...languages import find_language
 
 _MARKDOWN_SUFFIXES = (".md", ".mdx", ".markdown")
@@ -101,23 +100,9 @@ def _is_python(source: str) -> bool:
 
 
 def _notebook_cells(data: bytes) -> Iterator[SourceCell]:
-    """Yield the code cells of a notebook in Jupyter's format 4 or 3."""
-    notebook: Any = json.loads(data)
-    if not isinstance(notebook, dict):
-        raise ValueError("the file holds no JSON object")
-    cells: Any = cast("dict[str, Any]", notebook).get("cells")
-    if not isinstance(cells, list):
-        raise ValueError('"cells" is missing')
-    for number, cell in enumerate(cast("list[Any]", cells), 1):
-        if isinstance(cell, dict) and (source := _code_of(cast("dict[str, Any]", cell))):
-            yield from _source_cells(source, number)
-
-
-def _code_of(cell: Mapping[str, Any]) -> str:
-    if cell.get("cell_type") != "code":
-        return ""
-    source = cell.get("source", "")
-    return "".join(map(str, cast("list[Any]", source))) if isinstance(source, list) else str(source)
+    """Yield the code cells of a notebook."""
+    for number, source in notebook_code(data)[1]:
+        yield from _source_cells(source, number)
 
 
 def _source_cells(source: str, number: int) -> Iterator[SourceCell]:
