@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from .agent import Agent, ChatMessage, Configuration, HumanInputMode
 from .code.code_replies import CodeReplies
+from .handoffs import Handoffs
 from .models.model_replies import ModelReplies, valid_config
 from .models.model_wrapper import OpenAIWrapper
 from .models.usage import UsageSummary
@@ -25,6 +26,7 @@ from .replies.reply_functions import (
     check_trigger,
     matches,
 )
+from .tools.context_variables import ContextVariables
 from .tools.function_schema import JsonSchema
 from .tools.tool_registration import described_schema, own_name, update_signatures, wrapped_function
 from .tools.tool_replies import ToolReplies
@@ -83,6 +85,10 @@ class AgentState:
     llm_config: Configuration
     client: OpenAIWrapper | None
     client_cache: AbstractCache | None
+    context_variables: ContextVariables
+    handoffs: Handoffs
+    group_chat: Any = None
+    """The group chat of AG2 that the agent is in."""
 
     # Subclasses that were written for AutoGen read and set what parts keep under these names.
     hook_lists: dict[str, list[Hook]] = _kept("hooks", "lists")
@@ -208,6 +214,7 @@ class AgentState:
         - `process_all_messages_before_reply`: `hook(messages) -> messages`
         - `process_message_before_send`: `hook(sender, message, recipient, silent) -> message`,
           called with keywords
+        - `update_agent_state`: `hook(agent, messages)`, before each reply
 
         Each has a version for asynchronous chats, with `a_` before its name. Raise
         `AssertionError` if the name is unknown or the hook is registered already, and `TypeError`
@@ -269,6 +276,11 @@ class AgentState:
         """The functions that the agent executes, by name."""
         return self._parts.tools.functions
 
+    @property
+    def offered_functions(self) -> dict[str, Callable[..., Any]]:
+        """The functions that the agent's model can call, by name."""
+        return self._parts.tools.offered
+
     def can_execute_function(self, name: Sequence[str] | str) -> bool:
         """Return True if the agent executes the function `name`, or all of a list of names."""
         names = [name] if isinstance(name, str) else name
@@ -317,6 +329,7 @@ class AgentState:
                 self.update_function_signature(schema["function"], is_remove=False)
             else:
                 raise ValueError(f"Unsupported API style: {api_style}")
+            self._parts.tools.offered[own_name(func, name)] = func
             return func
 
         return register

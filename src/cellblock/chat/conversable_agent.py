@@ -38,6 +38,7 @@ from .conversations.summaries import (
     summary_steps,
     with_cache,
 )
+from .handoffs import Handoffs, listed_functions
 from .models.model_replies import ModelReplies
 from .printing import print_message
 from .replies.auto_reply_limits import AutoReplyLimits
@@ -54,6 +55,7 @@ from .steps import (
     run_async,
     synchronous,
 )
+from .tools.context_variables import ContextVariables
 from .tools.tool_replies import ToolReplies
 
 if TYPE_CHECKING:
@@ -84,6 +86,11 @@ class ConversableAgent(ReplyingAgent):
     - `description`: what the agent is for; by default its system message.
     - `chat_messages`: earlier messages by the other agent.
     - `silent`: True prints nothing that this agent sends; None leaves it to each chat.
+    - `functions`: functions that the model can call, described by their docstrings. In a group chat
+      of AG2 they are executed; otherwise another agent registers them for execution.
+    - `context_variables`, `handoffs`, `update_agent_state_before_reply`: for group chats of AG2;
+      see `chat.handoffs`. The last are `UpdateSystemMessage`s or functions (agent, messages)
+      that run before each reply.
     """
 
     def __init__(
@@ -100,6 +107,12 @@ class ConversableAgent(ReplyingAgent):
         description: str | None = None,
         chat_messages: Mapping[Agent, list[ChatMessage]] | None = None,
         silent: bool | None = None,
+        functions: Callable[..., Any] | Iterable[Callable[..., Any]] | None = None,
+        context_variables: ContextVariables | None = None,
+        handoffs: Handoffs | None = None,
+        update_agent_state_before_reply: Callable[..., Any]
+        | Iterable[Callable[..., Any]]
+        | None = None,
     ) -> None:
         self._name = name
         self.human_input_mode: HumanInputMode = valid_mode(human_input_mode)
@@ -125,6 +138,14 @@ class ConversableAgent(ReplyingAgent):
             code=CodeReplies(code_execution_config, checks_options=not self._runs_code_itself()),
         )
         self._register_own_replies()
+        self.context_variables = (
+            ContextVariables() if context_variables is None else context_variables
+        )
+        self.handoffs = Handoffs() if handoffs is None else handoffs
+        for function in listed_functions(functions):
+            self.register_for_llm(description=function.__doc__ or function.__name__)(function)
+        for update in listed_functions(update_agent_state_before_reply):
+            self.register_hook("update_agent_state", update)
 
     # send and receive: a recursion. To stay far from Python's recursion limit, both versions are
     # written out instead of as steps.

@@ -79,12 +79,19 @@ class ReplyingAgent(AgentState):
     a_generate_reply = asynchronous(generate_reply)
 
     def _apply_hooks(self, messages: list[ChatMessage]) -> list[ChatMessage]:
+        self.update_agent_state_before_reply(messages)
         messages = self.process_last_received_message(messages)
         return self.process_all_messages_before_reply(messages)
 
     async def _a_apply_hooks(self, messages: list[ChatMessage]) -> list[ChatMessage]:
+        self.update_agent_state_before_reply(messages)
         messages = await self.a_process_all_messages_before_reply(messages)
         return await self.a_process_last_received_message(messages)
+
+    def update_agent_state_before_reply(self, messages: list[ChatMessage]) -> None:
+        """Run the hooks `update_agent_state`: functions (agent, messages)."""
+        for hook in self.hook_lists["update_agent_state"]:
+            hook(self, messages)
 
     @synchronous
     def process_last_received_message(

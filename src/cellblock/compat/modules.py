@@ -2,7 +2,7 @@
 
 A row has a module of AutoGen and, by module of this package ("" is the package itself), the names
 that the module has. `OLD=NEW` means that a name is another one here. The halves of the table are
-those of AutoGen 0.2.40 and of AutoGen 0.7.5.
+those of AutoGen 0.2.40, with some of AG2 0.9, and of AutoGen 0.7.5.
 """
 
 from __future__ import annotations
@@ -19,6 +19,26 @@ _ERRORS = (
 _FUNCTIONS = (
     "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements"
 )
+_TARGETS = (
+    "AgentNameTarget AgentTarget AskUserTarget NestedChatTarget RandomAgentTarget "
+    "RevertToUserTarget StayTarget TerminateTarget TransitionTarget"
+)
+_MANAGER_TARGETS = (
+    "GroupManagerSelectionMessageContextStr GroupManagerSelectionMessageString GroupManagerTarget"
+)
+_CONDITIONS = {
+    "available_condition": "ExpressionAvailableCondition StringAvailableCondition",
+    "context_condition": "ExpressionContextCondition StringContextCondition",
+    "context_expression": "ContextExpression",
+    "context_str": "ContextStr",
+    "handoffs": "Handoffs",
+    "llm_condition": "ContextStrLLMCondition StringLLMCondition",
+    "on_condition": "OnCondition",
+    "on_context_condition": "OnContextCondition",
+    "reply_result": "ReplyResult",
+}
+_PATTERNS = "AutoPattern DefaultPattern ManualPattern RandomPattern RoundRobinPattern"
+_GROUP_CHATS = "a_initiate_group_chat a_run_group_chat initiate_group_chat run_group_chat"
 _DOCKER_EXECUTOR, _LOCAL_EXECUTOR = "DockerCommandLineCodeExecutor", "LocalCommandLineCodeExecutor"
 _OPENAI_CLIENTS = "AzureOpenAIChatCompletionClient OpenAIChatCompletionClient"
 
@@ -31,6 +51,8 @@ _VERSION_2: dict[str, dict[str, str]] = {
         ),
         "chat.errors": _ERRORS,
         "chat.code_utils": "DEFAULT_MODEL FAST_MODEL",
+        "chat.handoffs": "UpdateSystemMessage",
+        "chat.groups.patterns": _GROUP_CHATS,
     },
     "autogen.agentchat": {
         "chat": (
@@ -38,6 +60,8 @@ _VERSION_2: dict[str, dict[str, str]] = {
             "UserProxyAgent gather_usage_summary initiate_chats register_function"
         ),
         "chat.conversations.chat_queue": "a_initiate_chats",
+        "chat.handoffs": "UpdateSystemMessage",
+        "chat.groups.patterns": _GROUP_CHATS,
     },
     "autogen.agentchat.agent": {"chat.agent": "Agent LLMAgent"},
     "autogen.agentchat.assistant_agent": {"chat": "AssistantAgent ConversableAgent"},
@@ -65,6 +89,33 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.agentchat.contrib.society_of_mind_agent": {"chat": "SocietyOfMindAgent"},
     "autogen.agentchat.conversable_agent": {
         "chat": "Agent ChatResult ConversableAgent OpenAIWrapper register_function"
+    },
+    # AG2 0.9
+    "autogen.agentchat.group": {
+        "chat.handoffs": " ".join([_TARGETS, *_CONDITIONS.values()]),
+        "chat.tools.context_variables": "ContextVariables",
+    },
+    "autogen.agentchat.group.context_variables": {
+        "chat.tools.context_variables": "ContextVariables"
+    },
+    "autogen.agentchat.group.multi_agent_chat": {"chat.groups.patterns": _GROUP_CHATS},
+    "autogen.agentchat.group.patterns": {"chat.groups.patterns": f"Pattern {_PATTERNS}"},
+    "autogen.agentchat.group.patterns.pattern": {"chat.groups.patterns": "DefaultPattern Pattern"},
+    **{
+        f"autogen.agentchat.group.patterns.{name}": {"chat.groups.patterns": pattern}
+        for name, pattern in (
+            ("auto", "AutoPattern"),
+            ("manual", "ManualPattern"),
+            ("random", "RandomPattern"),
+            ("round_robin", "RoundRobinPattern"),
+        )
+    },
+    "autogen.agentchat.group.targets": {},
+    "autogen.agentchat.group.targets.group_manager_target": {"chat.handoffs": _MANAGER_TARGETS},
+    "autogen.agentchat.group.targets.transition_target": {"chat.handoffs": _TARGETS},
+    **{
+        f"autogen.agentchat.group.{name}": {"chat.handoffs": names}
+        for name, names in _CONDITIONS.items()
     },
     "autogen.agentchat.groupchat": {
         "chat": "Agent ConversableAgent GroupChat GroupChatManager",

@@ -19,6 +19,7 @@ _NO_IMAGES = "Put the images into the content of messages, as parts of type imag
 _NO_MEMORY = "Put what an agent should know into its model_context."
 _NO_TUNING = "Ask models with OpenAIWrapper."
 _NESTED_TEAM = "A team can be a participant of another team instead."
+_NO_GUARDS = "Check messages in a reply function, or in a hook of register_hook."
 _ONE_PROCESS = "Agents run in one process: use SingleThreadedAgentRuntime and RoutedAgent."
 _NO_LOGS = "The events of an agent's run_stream say what it did."
 _OWN_SPANS = "Agents and tools begin their spans themselves."
@@ -66,6 +67,10 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.agentchat.contrib.img_utils": {_NO_IMAGES: "*"},
     "autogen.agentchat.contrib.llava_agent": {_NO_IMAGES: "*"},
     "autogen.agentchat.contrib.multimodal_conversable_agent": {_NO_IMAGES: "*"},
+    "autogen.agentchat.group": {"Use NestedChatTarget.": "GroupChatConfig GroupChatTarget"},
+    "autogen.agentchat.group.guardrails": {_NO_GUARDS: "*"},
+    "autogen.agentchat.group.safeguards": {_NO_GUARDS: "*"},
+    "autogen.agentchat.group.targets.group_chat_target": {"Use NestedChatTarget.": "*"},
     "autogen.agentchat.utils": {_FIXED_IN_CODE: "consolidate_chat_info parse_tags_from_content"},
     "autogen.browser_utils": {_USE_TOOLS: "*"},
     "autogen.cache": {"Use Cache.disk.": "cache_factory disk_cache in_memory_cache"},

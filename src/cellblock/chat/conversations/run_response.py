@@ -8,12 +8,14 @@ from uuid import UUID, uuid4
 
 from ..agent import ChatMessage
 from ..models.usage import UsageSummary
+from ..tools.context_variables import ContextVariables
 from .chat_result import ChatResult
 
 
 @dataclass(frozen=True)
 class _FinishedRun:
     chat: ChatResult
+    variables: ContextVariables | None = None
     uuid: UUID = field(default_factory=uuid4)
 
     def _last_speaker(self) -> str | None:
@@ -47,6 +49,11 @@ class RunResponse(_FinishedRun):
         """The name of the agent that wrote the last message."""
         return self._last_speaker()
 
+    @property
+    def context_variables(self) -> ContextVariables | None:
+        """The context variables of a group chat."""
+        return self.variables
+
 
 class AsyncRunResponse(_FinishedRun):
     """A chat that `a_run` has finished. What it has is awaited, as in AG2."""
@@ -73,3 +80,8 @@ class AsyncRunResponse(_FinishedRun):
     async def last_speaker(self) -> str | None:
         """The name of the agent that wrote the last message."""
         return self._last_speaker()
+
+    @property
+    async def context_variables(self) -> ContextVariables | None:
+        """The context variables of a group chat."""
+        return self.variables

@@ -19,6 +19,7 @@ HOOKABLE_METHODS = (
     "a_process_all_messages_before_reply",
     "process_message_before_send",
     "a_process_message_before_send",
+    "update_agent_state",
 )
 
 

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ...tools.parameters import has_reference, inline_definitions
+from .context_variables import PARAMETER, ContextVariables
 from .function_signature import get_typed_return_annotation, get_typed_signature, name_of_function
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ def get_function_schema(
     Raise `TypeError` if a parameter without default has no type, and `ValueError` if a type is
     not defined or has no JSON schema.
     """
-    signature = get_typed_signature(f)
+    signature = _without_context(get_typed_signature(f))
     required = get_required_params(signature)
     _check_annotations(f, signature, required)
     parameters = get_parameters(
@@ -71,6 +72,15 @@ def get_function_schema(
     function_name = name or name_of_function(f)
     function = Function(description=description, name=function_name, parameters=parameters)
     return ToolFunction(function=function).model_dump()
+
+
+def _without_context(signature: inspect.Signature) -> inspect.Signature:
+    """Return `signature` without the `ContextVariables`, which no model fills in."""
+    named = signature.parameters.items()
+    kept = [
+        each for name, each in named if name != PARAMETER or each.annotation is not ContextVariables
+    ]
+    return signature.replace(parameters=kept)
 
 
 def get_required_params(typed_signature: inspect.Signature) -> list[str]:

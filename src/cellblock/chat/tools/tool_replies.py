@@ -36,9 +36,13 @@ class ExecutesFunctions(Protocol):
 
 
 class ToolReplies:
-    """Keeps the functions that an agent executes, by name, and executes them."""
+    """Keeps the functions that an agent executes, by name, and executes them.
+
+    `offered` are the functions that the agent's model can call.
+    """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any] | None] | None) -> None:
+        self.offered: dict[str, Callable[..., Any]] = {}
         self.functions: dict[str, Callable[..., Any]] = {}
         for name, function in (functions or {}).items():
             assert_valid_name(name)
