@@ -66,6 +66,19 @@ def test_only_tables_and_code_are_longer_than_the_terminal_is_wide() -> None:
         assert {text: shown(text, 20, piece) for text in wrapped} == wrapped
 
 
+def test_the_middle_of_a_long_block_is_folded() -> None:
+    def folded(lines: int) -> list[str]:
+        answer = AnswerText(80, code_lines=4)
+        code = "".join(f"{number}\n" for number in range(lines))
+        return "".join(
+            text.plain for text in [*answer.add(f"```python\n{code}```\nend"), *answer.end()]
+        ).split("\n")[1:-3]
+
+    assert folded(10) == list("0123456789")
+    note = "--- 3 lines are folded: :show shows all"
+    assert folded(13) == [*"0123", note, *"789", "10", "11", "12"]
+
+
 def test_what_stands_before_an_answer_in_its_line_counts() -> None:
     answer = AnswerText(20, column=5)
     texts = [*answer.add("one two three four five six"), *answer.end()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 
 from pygments.token import Comment, String
@@ -21,6 +22,7 @@ _WHOLE_LINE = re.compile(r"#{1,6} |\|")
 _INDENTED = re.compile(r"    |\t")
 _THINK = re.compile(r"</?think>")
 _MIN_WIDTH = 20
+_TAIL_LINES = 6  # of a long block
 
 
 def highlight(code: str, language: str) -> Text:
@@ -80,8 +82,14 @@ class AnswerText:
     that does not fit continues with the next one, as in a browser.
     """
 
-    def __init__(self, width: int, column: int = 0) -> None:
-        """Begin in a line of which `column` columns are printed."""
+    def __init__(self, width: int, column: int = 0, *, code_lines: int | None = None) -> None:
+        """Begin in a line of which `column` columns are printed.
+
+        Of a block with more than `code_lines`, only the head and the tail are shown.
+        """
+        self._code_lines = code_lines
+        self._line_count = 0  # of the block
+        self._tail = deque[Text](maxlen=_TAIL_LINES)  # of the block, not shown yet
         self._width = max(width, _MIN_WIDTH)
         self._rest = ""  # of the line that is not printed yet
         self._is_line_start = True
@@ -111,7 +119,24 @@ class AnswerText:
         if self._rest or not self._is_line_start:
             yield from self._end_line(visible(self._rest))
         yield from self._close_line()
-        self._rest, self._fence = "", ""
+        yield from self._end_block()
+        self._rest = ""
+
+    def _code_line(self, line: Text) -> Iterator[Text]:
+        self._line_count += 1
+        if self._code_lines is None or self._line_count <= self._code_lines:
+            yield line
+        else:
+            self._tail.append(line)
+
+    def _end_block(self) -> Iterator[Text]:
+        """End the block, if there is one, with the tail that is not shown yet."""
+        if self._code_lines is not None and self._tail:
+            if folded := self._line_count - self._code_lines - len(self._tail):
+                yield Text(f"--- {folded} lines are folded: :show shows all\n", "dim")
+            yield from self._tail
+            self._tail.clear()
+        self._fence = ""
 
     def _must_wait(self, line: str) -> bool:
         """Return True if the line must be complete before any of it is printed."""
@@ -136,11 +161,12 @@ class AnswerText:
             yield from self._close_line()
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not has_tag(fence[2]):
-                self._fence = ""
+                yield from self._end_block()
                 yield Text(f"{line}\n", "dim")
             else:
-                yield self._code.highlight(line)
+                yield from self._code_line(self._code.highlight(line))
         elif fence:
+            self._line_count = 0
             self._fence, self._code = fence[1], CodeLines((fence[2].split() or [""])[0])
             yield Text(f"{line}\n", "dim")
         elif self._is_line_start and self._is_whole(line):

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from ...agents.model_calls import without_thoughts
 from ...aio.shielded import run_in_thread
+from ...blocks import CodeBlock
 from ...errors import CheckpointError, WorkspaceError
 from ..terminal.render import printable_line
 from .conversation import Conversation
 from .folder_history import RunChanges
+from .languages import blocks_of
 from .model.summary import SUMMARIZE, summarize
 from .settings import ApprovalMode
 from .setup import ChatSetup
@@ -22,6 +24,7 @@ _HELP = (
     ":undo        take back your last message and what followed, also in the work folder; or "
     ":compact or :clear",
     ":diff        show what the code changed in the work folder since your last message",
+    ":show        show the last code and its output again, unfolded",
     ":compact     let the model shorten the conversation to a summary",
     ":clear       begin a new conversation",
     ":approve     ask again before code runs, after [a]lways; :approve MODE sets --approve",
@@ -36,6 +39,7 @@ _NAMES = (
     "retry",
     "undo",
     "diff",
+    "show",
     "compact",
     "clear",
     "approve",
@@ -72,6 +76,12 @@ class ChatCommands:
     def __init__(self, setup: ChatSetup, conversation: Conversation) -> None:
         self._setup, self._conversation = setup, conversation
         self._transcript, self._note = setup.transcript, setup.output.note
+        self._awaited = {
+            "undo": self._undo,
+            "diff": self._diff,
+            "show": self._show,
+            "compact": self._compact,
+        }
         # What `:compact` and `:clear` end: entries, their file, and what changed the work folder.
         self._before: list[tuple[list[Entry], Path | None, list[RunChanges]]] = []
 
@@ -88,9 +98,8 @@ class ChatCommands:
         match name:
             case "retry":
                 return await self._retry()
-            case "undo" | "diff" | "compact":
-                changing = {"undo": self._undo, "diff": self._diff, "compact": self._compact}
-                await changing[name]()
+            case "undo" | "diff" | "show" | "compact":
+                await self._awaited[name]()
             case "clear":
                 self._start_anew([])
                 if self._conversation.approver.is_all_approved:
@@ -182,6 +191,20 @@ class ChatCommands:
         if not lines:
             self._note("the code has changed no files since your last message")
         await self._setup.output.show_diff(lines, len(lines))
+
+    async def _show(self) -> None:
+        """Show the last code, and what it printed if it ran."""
+        output = self._setup.output
+        for entry in reversed(self._transcript.entries):
+            if isinstance(entry, RunEntry):
+                for block in entry.blocks:
+                    await output.show_code([CodeBlock(block.code, block.language)])
+                    await output.show_output(block.output)
+                return
+            if isinstance(entry, AnswerEntry) and (blocks := blocks_of(entry.text)):
+                await output.show_code(blocks)
+                return
+        self._note("there is no code yet")
 
     def _start_anew(self, entries: list[Entry]) -> None:
         """Go on with `entries` in another file, so that the old conversation stays saved."""

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...blocks import CodeBlock
-from ...events import Event, Output
+from ...events import Ended, Event, Output, Started
 from ...executors.session.print_progress import PrintProgress
 from ...models.image import Image
 from ...visible_text import visible
@@ -23,6 +24,7 @@ from ..advice import Advisor
 from ..terminal.render import Renderer
 from ..terminal.stdio import have_same_destination, write
 from .answer_text import AnswerText, highlight, wrap
+from .folding import FoldedOutput, head_lines
 from .pictures.protocols import PictureProtocol, find_protocol
 from .transcripts.entries import CodePicture
 
@@ -52,6 +54,7 @@ class ChatOutput:
         self._has_code_output = False  # since the last answer
         self._is_mid_line = False  # True if code left a line of stdout unfinished
         self.progress = PrintProgress()
+        self._fold: FoldedOutput | None = None  # of the running block, at a terminal
 
     def _make_renderer(
         self, blocks: Sequence[CodeBlock], was_there: Callable[[str], bool]
@@ -112,7 +115,9 @@ class ChatOutput:
         await self._print(self._answer.add(piece))
 
     def _new_answer(self, column: int = 0) -> AnswerText:
-        return AnswerText(min(self._columns(), _MAX_WIDTH), column)
+        size = shutil.get_terminal_size()
+        width, code_lines = min(size.columns, _MAX_WIDTH), head_lines(size.lines)
+        return AnswerText(width, column, code_lines=code_lines)
 
     async def end_answer(self) -> None:
         """End the line of the answer."""
@@ -140,6 +145,10 @@ class ChatOutput:
         if len(lines) > max_lines:
             self.note(f"{len(lines) - max_lines} more lines: :diff shows all")
 
+    async def show_output(self, text: str) -> None:
+        """Print all output of a block again."""
+        await asyncio.to_thread(click.echo, visible(text), nl=not text.endswith("\n"))
+
     async def _print(self, texts: Iterable[Text]) -> None:
         def print_all() -> None:
             for text in texts:
@@ -159,10 +168,39 @@ class ChatOutput:
     async def write_event(self, event: Event) -> None:
         """Print what running code did."""
         self._has_code_output = True
+        if isinstance(event, Started):
+            self._fold = self._new_fold()
+        elif isinstance(event, Ended):
+            await asyncio.to_thread(self._end_fold)
         if isinstance(event, Output) and event.stream == "stdout":
             self._is_mid_line = not event.text.endswith("\n")
-        await asyncio.to_thread(write, list(self._renderer.render(event)))
+        await asyncio.to_thread(write, list(self._renderer.render(self._folded(event))))
         await self.progress.add(event)
+
+    def _new_fold(self) -> FoldedOutput | None:
+        if not (self.is_terminal and self._same_destination):
+            return None
+        size = shutil.get_terminal_size()
+        return FoldedOutput(size.lines, size.columns)
+
+    def _folded(self, event: Event) -> Event:
+        """Return `event` with what is printed of its output."""
+        if self._fold is None or not isinstance(event, Output):
+            return event
+        shown = self._fold.add(event.text)
+        if self._fold.is_folded:
+            self._advisor.add_output(event.text)
+        return replace(event, text=shown)
+
+    def _end_fold(self) -> None:
+        """Print the end of the output that is held back."""
+        if self._fold is None or not self._fold.is_folded:
+            return
+        folded, tail = self._fold.end()
+        if folded:
+            self.note(f"{folded} lines are folded: :show shows all")
+        write(self._renderer.render(Output(0, "stdout", tail)))
+        self._is_mid_line = not tail.endswith("\n")
 
     async def show_pictures(self, pictures: Sequence[CodePicture]) -> None:
         """Print the path of each picture, and show it if the terminal can."""
@@ -182,7 +220,11 @@ class ChatOutput:
             sys.stdout.flush()
 
     def start_new_line(self) -> None:
-        """End the line that a block left unfinished, if both streams go to the same terminal."""
+        """End the line that a block left unfinished, if both streams go to the same terminal.
+
+        Before, print the end of output that is held back.
+        """
+        self._end_fold()
         if pieces := list(self._renderer.start_new_line()):
             write(pieces)
             self._is_mid_line = False

@@ -20,7 +20,10 @@ _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
 
 
 class CodePrompt:
-    """Ask for one key: y, n and a reason, e for the editor, a for all further code."""
+    """Ask for one key: y, n and a reason, e for the editor, a for all further code.
+
+    Code that is longer than the screen is folded: s shows it.
+    """
 
     def __init__(
         self, terminal: ChatTerminal, output: ChatOutput, interrupts: ReplInterrupts
@@ -35,8 +38,12 @@ class CodePrompt:
             self._output.note(f"look at {hint}")
         while True:
             what = "this" if len(blocks) == 1 else f"these {len(blocks)} blocks"
-            question = f"Run {what} ({self._length(blocks)})?  {_KEYS}  "
-            match await self._terminal.read_key(question, "ynea"):
+            length = self._length(blocks)
+            show = "  [s]how all" if "pages" in length else ""
+            question = f"Run {what} ({length})?  {_KEYS}{show}  "
+            match await self._terminal.read_key(question, "yneas" if show else "ynea"):
+                case "s":
+                    await self._output.show_code(blocks)
                 case "y":
                     return _approved(blocks), False
                 case "a":
