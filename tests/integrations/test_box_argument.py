@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -20,6 +21,19 @@ def test_parameters_are_kept_in_settings_and_logs() -> None:
     session = again.make_box().session
     assert isinstance(session, SandboxSessionCodeExecutor)
     assert (session.limits.memory_bytes, session.policy) == (1 << 30, policy)
+
+
+class WithUsers(BoxConfig, frozen=True):
+    not_of_box = frozenset({"seconds"})
+    defaults = MappingProxyType({"users": True})
+    users: bool = True
+    seconds: int = 30
+
+
+def test_a_log_holds_what_was_given() -> None:
+    config = WithUsers(image="x")
+    again = WithUsers.model_validate_json(config.model_dump_json())  # it refuses users
+    assert (again, again.model_dump()) == (config, {"image": "x", "seconds": 30})
 
 
 def test_the_image_says_which_kind_of_sandbox_it_is() -> None:

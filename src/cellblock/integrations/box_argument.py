@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, model_validator
+from pydantic import (
+    BaseModel,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from ..box.base import Box
 from ..box.docker import DockerSandbox
@@ -69,6 +74,12 @@ class BoxConfig(BaseModel, frozen=True, extra="allow"):
     def _check(self) -> BoxConfig:
         self.make_box()
         return self
+
+    @model_serializer(mode="wrap")
+    def _given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what was not given: not every box has all of it."""
+        names = self.model_fields_set | self.not_of_box
+        return {name: value for name, value in dump(self).items() if name in names}
 
     def make_box(self) -> Box:
         """Return a new box."""
