@@ -51,9 +51,10 @@ def test_a_sample_can_have_a_container_of_docker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = session_image.use_session_image(monkeypatch)
-    sandbox, own = run_configured(tmp_path, image=image)
+    sandbox, own, connected = run_configured(tmp_path, image=image)
     assert sandbox.startswith("<DockerSandbox ")
     assert own == ""
+    assert connected.startswith("default docker ")  # whose command needs a terminal
 
 
 def test_a_sample_can_have_a_root_file_system(tmp_path: Path) -> None:
@@ -68,12 +69,14 @@ def test_a_sample_can_have_several_sandboxes_with_all_parameters(tmp_path: Path)
     (tmp_path / "given" / "file").write_text("given")
     policy = {"environment": {"A": "5"}, "read_only": [[str(tmp_path / "given"), "/given"]]}
     limits = {"open_files": 99}
-    second = {"work_dir": str(tmp_path / "work"), "policy": policy, "limits": limits}
+    work_dir = str(tmp_path / "work")
+    second = {"work_dir": work_dir, "policy": policy, "limits": limits, "kept": True}
     # It is this machine's: the sandbox sees it as the work folder.
     (tmp_path / "work" / "given").symlink_to("/given")
-    first, _, other = run_configured(tmp_path, sandboxes={"other": second}, timeout=20)
+    first, _, other, connected = run_configured(tmp_path, sandboxes={"other": second}, timeout=20)
     assert first.startswith("<Sandbox ")
     assert other.startswith("other ['/workspace', '99', '5', 'given'] <Sandbox ")
+    assert connected == "other cellblock [b'5', b'/workspace']"
 
 
 def test_a_wrong_configuration_is_refused_when_it_is_made(tmp_path: Path) -> None:

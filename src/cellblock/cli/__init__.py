@@ -31,6 +31,7 @@ _COMMANDS = {
     "repl": "Start an interactive Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",
     "serve": "Serve sandboxed sessions to clients of code interpreters.",
+    "shell": "Type commands into a sandbox that is kept.",
 }
 # Instead of the advice of `SandboxUnavailable`, which names Python's parameters.
 _WEAKER_PROTECTION = (

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import errno
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from types import MappingProxyType
@@ -14,6 +16,7 @@ from typing import Any
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
+    SandboxConnection,
     SandboxEnvironment,
     SandboxEnvironmentConfigType,
     SandboxEnvironmentLimits,
@@ -24,7 +27,8 @@ from inspect_ai.util import (
 from pydantic import field_validator
 
 from ..box.base import Box
-from ..errors import BackendLost, UserUnsupported
+from ..box.docker import DockerSandbox
+from ..errors import BackendError, BackendLost, UserUnsupported
 from .box_argument import BoxConfig
 from .stopping import time_limit
 
@@ -137,6 +141,22 @@ class CellblockEnvironment(SandboxEnvironment):
             raise OutputLimitExceededError(limit.MAX_EXEC_OUTPUT_SIZE_STR, output)
         success = done.exit_code == 0
         return ExecResult(success, done.exit_code, done.stdout_text, done.stderr_text)
+
+    async def connection(self, *, user: str | None = None) -> SandboxConnection:
+        """Return the command that opens a shell in the sandbox, which must be `kept`."""
+        if self.sandbox.closed:
+            raise ConnectionError("The sandbox was closed.")
+        if isinstance(self.sandbox, DockerSandbox):
+            name = self.sandbox.container
+            words = ["docker", "exec", "-it", *(["--user", user] if user else []), name, "bash"]
+            return SandboxConnection(type="docker", command=shlex.join(words), container=name)
+        try:
+            ref = self.sandbox.ref()
+        except BackendError as error:
+            raise NotImplementedError("It needs CellblockConfig(kept=True).") from error
+        words = [sys.executable, "-m", "cellblock", "shell", ref]
+        words += ["--user", user] if user else []
+        return SandboxConnection(type="cellblock", command=shlex.join(words))
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file, and make the folders above it."""

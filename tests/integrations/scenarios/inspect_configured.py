@@ -1,5 +1,7 @@
 """A sample of a task of Inspect with the configuration that is the argument, as JSON."""
 
+import asyncio
+import shlex
 import sys
 
 from inspect_ai import Task, eval
@@ -7,8 +9,21 @@ from inspect_ai.dataset import Sample
 from inspect_ai.log import read_eval_log
 from inspect_ai.solver import solver
 from inspect_ai.util import SandboxEnvironmentSpec, sandbox
+from inspect_ai.util._sandbox.context import sandbox_connections
 
 from cellblock.integrations.inspect_ai import CellblockConfig, CellblockEnvironment
+
+
+async def connect():
+    """Print what a command in each sandbox prints, through the connection of the sandbox."""
+    for name, connection in (await sandbox_connections()).items():
+        process = await asyncio.create_subprocess_exec(
+            *shlex.split(connection.command),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        printed, _ = await process.communicate(b"echo $A; pwd\n")
+        print(name, connection.type, printed.split())
 
 
 @solver
@@ -21,6 +36,7 @@ def read_file_twice():
         for name in config.sandboxes:
             done = await sandbox(name).exec(["sh", "-c", "pwd; ulimit -n; echo $A; cat given/*"])
             print(name, done.stdout.split(), sandbox(name).as_type(CellblockEnvironment).sandbox)
+        await connect()
         return state
 
     return solve
