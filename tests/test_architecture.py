@@ -22,6 +22,7 @@ import pytest
 
 import cellblock
 
+VENDORED = "src/cellblock/server/console/static/codemirror/"  # by scripts/vendor-codemirror
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "cellblock"
 RUNTIME = PACKAGE / "runtime"
@@ -161,14 +162,14 @@ def module_name(path: Path) -> str:
 
 @functools.cache
 def repository_texts() -> list[tuple[Path, str]]:
-    """Return each text file that git tracks or could add, with its text."""
+    """Return each text file of ours that git tracks or could add, with its text."""
     command = "git -c safe.directory=* ls-files --cached --others --exclude-standard -z"
     try:
         names = subprocess.check_output(command.split(), cwd=ROOT, text=True).split("\0")
     except (FileNotFoundError, subprocess.CalledProcessError):
         pytest.skip("git or the repository is missing: cannot list the project's files")
     found: list[tuple[Path, str]] = []
-    for path in (ROOT / name for name in names if name):
+    for path in (ROOT / name for name in names if name and not name.startswith(VENDORED)):
         # Some are removed but not yet committed; some are pictures.
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
             found.append((path, read(path)))

@@ -93,8 +93,9 @@ class _Keyboard:
         target = self.page.get_by_role(role, name=name, exact=True).first
         target.wait_for()
         for _ in range(200):
-            if target.evaluate("element => element === document.activeElement"):
+            if target.evaluate("element => element === element.getRootNode().activeElement"):
                 return
+            self.page.keyboard.press("Escape")  # in the editor, Tab leads on only after it
             self.page.keyboard.press("Tab")
         raise AssertionError(f"Tab does not lead to the {role} {name!r}.")
 
@@ -235,13 +236,68 @@ def test_long_output_is_bounded_in_the_page(server: Server, key: str, page: Any)
 
 
 @pytest.mark.slow
-def test_tab_leaves_the_code_field(server: Server, key: str, page: Any) -> None:
+def test_code_is_written_in_an_editor(server: Server, key: str, page: Any) -> None:
+    """It numbers lines, colours, indents and completes, and all of it comes from the server."""
+    loaded, problems = list[str](), list[str]()
+
+    def note(message: Any) -> None:
+        if message.type == "error":  # such as what the content policy has refused
+            problems.append(message.text)
+
+    def note_request(request: Any) -> None:
+        loaded.append(request.url)
+
+    page.on("console", note)
+    page.on("request", note_request)
+    keyboard = _sign_in(page, server, key)
+    keyboard.run("class Ship: cargo = 42\nship = Ship()")
+    _wait_for_status(page, "ok")
+    keyboard.write("Code", "")
+    page.keyboard.type("def f():\nreturn ship.ca")
+    page.get_by_role("option", name="cargo").click()
+    lines = page.locator(".cm-line")
+    assert lines.all_inner_texts() == ["def f():", "    return ship.cargo"]
+    assert page.locator(".cm-lineNumbers").inner_text().split() == ["1", "2"]
+    colours = {
+        lines.get_by_text(text, exact=True).evaluate("element => getComputedStyle(element).color")
+        for text in ("def", "f")
+    }
+    assert len(colours) == 2
+    page.keyboard.press("Enter")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.type("f()")
+    assert lines.all_inner_texts()[2:] == ["f()"]
+    page.keyboard.press("Control+Enter")
+    page.locator("article.run").nth(1).wait_for()
+    _output(page).get_by_text("42", exact=True).wait_for()
+    assert [url for url in loaded if not url.startswith(server.url)] == []
+    assert problems == []
+
+
+@pytest.mark.slow
+def test_tab_leaves_the_editor_after_escape(server: Server, key: str, page: Any) -> None:
     keyboard = _sign_in(page, server, key)
     keyboard.go_to("textbox", "Code")
     page.keyboard.press("Tab")
+    assert page.locator(".cm-line").inner_text() == " " * 4
+    page.keyboard.press("Control+Enter")
+    assert page.locator("#announcement").text_content() == "There is no code to run."
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "language"
-    page.keyboard.press("Shift+Tab")
-    assert page.evaluate("document.activeElement.id") == "code"
+
+
+@pytest.mark.slow
+def test_without_scripts_code_is_written_in_a_text_area(
+    server: Server, key: str, browser: Any
+) -> None:
+    with _new_page(browser, java_script_enabled=False) as page:
+        page.goto(f"{server.url}/console")
+        page.get_by_label("API key").fill(key)
+        page.keyboard.press("Enter")
+        page.get_by_label("Code").fill("6 * 7")
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.get_by_role("heading", name="Session", level=1).wait_for()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urljoin
 
 import httpx
 
@@ -78,6 +79,43 @@ def test_a_new_key_is_shown_examples_that_run(server: Server) -> None:
         assert "download>notes.txt</a>" in shown[2]
         assert "example" not in client.get("/playground").text
         assert "import statistics" in client.get("/playground?example=values").text
+
+
+def test_completions_are_those_of_the_session(
+    visitor: httpx.Client, stranger: httpx.Client
+) -> None:
+    path = _create(visitor)
+    run(visitor, f"{path}/runs", "kept_value = {'k\u00e9y': 1}")
+
+    def complete(code: str, client: httpx.Client = visitor) -> httpx.Response:
+        fields = {"code": code, "cursor": str(len(code))}
+        return client.post(f"{path}/complete", data=fields, headers=SAME_ORIGIN)
+
+    assert complete("a = '\U0001f600'; kept_v").json() == {"start": 9, "matches": ["kept_value"]}
+    assert complete("kept_v", stranger).status_code == 404
+    running = send(visitor, f"{path}/runs", {"code": FOREVER})
+    assert complete("kept_v").json() == {"start": 0, "matches": []}
+    send(visitor, f"/runs/{running.rpartition('#run-')[2]}/cancel", {})
+
+
+def test_modules_of_the_editor_import_addresses(visitor: httpx.Client) -> None:
+    page = visitor.get("/playground").text
+    (first,) = re.findall(r'<script type="module" src="/console(.*?)">', page)
+    waiting, seen = [first], set[str]()
+    while waiting:
+        if (path := waiting.pop()) not in seen:
+            seen.add(path)
+            answer = visitor.get(path)
+            assert answer.headers["content-type"].startswith("text/javascript"), path
+            tag = {"if-none-match": answer.headers["etag"]}
+            assert visitor.get(path, headers=tag).status_code == 304
+            names = re.findall(
+                r"^(?:import|export|\}) [^'\"]*from ['\"](.*?)['\"];$", answer.text, re.M
+            )
+            base = f"/console{path}"
+            waiting += [urljoin(base, name).removeprefix("/console") for name in names]
+    assert "/static/codemirror/@codemirror/view.js" in seen
+    assert "/static/codemirror/@marijn/find-cluster-break.js" in seen
 
 
 def test_the_playground_makes_a_session_or_uses_one(visitor: httpx.Client) -> None:

@@ -83,6 +83,11 @@ class NodeExecutor(ServedExecutor):
         seconds: float | None = await self._call("cpu_seconds")
         return seconds
 
+    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """See `ServedExecutor`."""
+        found: tuple[int, list[str]] = await self._call("complete", code, cursor)
+        return found
+
     async def restart(self) -> None:
         """See `ServedExecutor`."""
         await self._call("restart")

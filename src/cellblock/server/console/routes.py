@@ -1,12 +1,18 @@
-"""The paths of the console, below /console."""
+"""The paths of the console, below /console, and its static files."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
+
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from ..doors.rest.live_runs import LiveRuns
 from ..doors.rest.session_actions import SessionActions
@@ -25,6 +31,10 @@ from .run_pages import RunPages
 from .session_pages import SessionPages
 from .sign_in_pages import SignInPages
 
+_COMPRESSION = Middleware(GZipMiddleware)
+_FOLDER = "codemirror"  # which `scripts/vendor-codemirror` makes
+_IMPORT = re.compile(r"^((?:import|export) .*?from )'([^'.][^']*)';$", re.MULTILINE)
+_ADDRESS = rf"\1'{PREFIX}/static/{_FOLDER}/\2.js';"
 _SESSION = "/sessions/{session_id}"
 
 
@@ -46,7 +56,7 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
         raise PageNotFound("The console has no such page. Choose one above.")
 
     routes: list[BaseRoute] = [
-        Mount("/static", StaticFiles(directory=FOLDER / "static")),
+        Mount("/static", StaticModules(directory=FOLDER / "static"), middleware=[_COMPRESSION]),
         page("GET", "/", show_home),
         endpoints.open_route("GET", "/sign-in", sign_in.show_sign_in),
         endpoints.open_route("POST", "/sign-in", sign_in.sign_in),
@@ -62,6 +72,7 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
         page("GET", f"{_SESSION}/state", session.show_state),
         page("GET", f"{_SESSION}/runs", session.list_runs),
         page("POST", f"{_SESSION}/runs", run.start_session_run),
+        page("POST", f"{_SESSION}/complete", session.complete_code),
         page("POST", f"{_SESSION}/files", file.upload_files),
         page("GET", f"{_SESSION}/files/{{path:path}}", file.download_file),
         page("POST", f"{_SESSION}/delete-file", file.delete_file),
@@ -84,3 +95,21 @@ def console_routes(services: Services, runs: LiveRuns, actions: SessionActions) 
     ]
     mount = Mount(PREFIX, routes=routes, middleware=[Middleware(SecurityHeaders)])
     return [match_newlines(mount)]
+
+
+class StaticModules(StaticFiles):
+    """Static files. Browsers ask each time whether one has changed.
+
+    The modules of CodeMirror import each other by the names of their packages. Browsers cannot find
+    them by name without an inline script, which the content policy forbids: names become addresses.
+    """
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the answer to a request for the file at `path`."""
+        answer = await super().get_response(path, scope)
+        if path.startswith(f"{_FOLDER}/") and isinstance(answer, FileResponse):
+            text = await asyncio.to_thread(Path(answer.path).read_text, "utf-8")
+            headers = {name: answer.headers[name] for name in ("etag", "last-modified")}
+            answer = Response(_IMPORT.sub(_ADDRESS, text), 200, headers, "text/javascript")
+        answer.headers["cache-control"] = "no-cache"
+        return answer

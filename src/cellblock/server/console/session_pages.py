@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -23,12 +24,13 @@ from ..sessions.session import SessionRun
 from .checkpoint_tree import CheckpointNode, checkpoint_tree
 from .forms import read_form, to_model
 from .gate import Visitor
-from .pages import Filters, Pages, path_part, see_other
+from .pages import Filters, Pages, path_part, read_number, see_other
 from .run_views import RunView, describe, describe_other, view_other_run, view_run
 
 _MAX_FORM_BYTES = 1 << 16
 _MAX_RUNS = 20  # in a page
 _MAX_FILES = 500
+_MAX_MATCHES = 500
 _MAX_SESSIONS = 50
 _STATES = {"running": True, "idle": False}
 _CONFIRMED = ("restore", "fork", "drop", "restart", "end")
@@ -137,6 +139,20 @@ class SessionPages:
             for name in _newest_first(known, live)[:_MAX_RUNS]
         }
         return JSONResponse(states)
+
+    async def complete_code(self, request: Request, visitor: Visitor) -> Response:
+        """Answer POST sessions/ID/complete, for the script: what can stand at the cursor.
+
+        While code runs, nothing can: the script does not wait for the interpreter.
+        """
+        fields = await read_form(request, self._store.settings.max_body_bytes)
+        code, start, matches = fields.get("code", ""), 0, list[str]()
+        cursor = read_number(fields.get("cursor", "0"))
+        async with use_existing(self._store, visitor.owner, _session_id(request)) as session:
+            if session.is_live and not session.lock.locked():
+                complete = partial(session.complete, code, min(cursor, len(code)))
+                start, matches = await self._store.call(session, complete)
+        return JSONResponse({"start": start, "matches": matches[:_MAX_MATCHES]})
 
     def _runs_of(
         self, owner: Owner, session_id: str

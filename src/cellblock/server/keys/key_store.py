@@ -8,7 +8,6 @@ import secrets
 import socket
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import Engine, or_, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -250,7 +249,7 @@ def _write_error(error: SQLAlchemyError, name: str) -> CellblockError:
     return database_error(error)
 
 
-def _quota_columns(quotas: Quotas) -> dict[str, Any]:
+def _quota_columns(quotas: Quotas) -> dict[str, float | None]:
     return {
         "max_sessions": quotas.sessions,
         "max_running": quotas.running,

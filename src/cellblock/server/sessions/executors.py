@@ -90,6 +90,10 @@ class ServedExecutor(Protocol):
         """Return the CPU time of all processes since the start. None: it is not known."""
         ...
 
+    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """See `SessionExecutor.complete`."""
+        ...
+
     async def restart(self) -> None:
         """Delete the variables."""
         ...

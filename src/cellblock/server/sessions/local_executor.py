@@ -108,6 +108,11 @@ class LocalExecutor(ServedExecutor):
         executor = self.executor
         return await executor.cpu_seconds() if isinstance(executor, SessionExecutor) else None
 
+    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """See `ServedExecutor`."""
+        assert isinstance(self.executor, SessionExecutor)
+        return await self.executor.complete(code, cursor)
+
     async def restart(self) -> None:
         """See `ServedExecutor`."""
         await self.executor.restart()

@@ -215,6 +215,10 @@ class HostedSession:
         self.check_open()
         return await work()
 
+    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """Return what Tab offers, for `call`. See `SessionExecutor.complete`."""
+        return await self._served.complete(code, cursor)
+
     async def restart(self) -> None:
         """Delete the variables, for `call`."""
         rest = await self.uncounted_cpu_seconds()
