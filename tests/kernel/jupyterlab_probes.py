@@ -46,6 +46,7 @@ PROBES = {
     "image": _html("<img src='URL'>"),
     "style": _html("<div style=\"background: url('URL')\">x</div>"),
     "sheet": _html("<style>@import 'URL';</style>x"),
+    "rule": _html("<style>.x { --a: 0; background: url('URL') }</style><p class=x>x"),
     "frame": _html("<iframe src='URL'></iframe>"),
     "frame-source": _html("<iframe srcdoc=\"<img src='URL'>\"></iframe>"),
     "link": _html("<link rel=stylesheet href='URL'>"),

@@ -178,9 +178,10 @@ def start(context: click.Context, connection_file: str, allow_scripts: bool, **o
 
 
 def _require_extra() -> None:
-    if not all(map(find_spec, ("ipykernel", "jupyter_client", "nh3"))):
+    if not all(map(find_spec, ("ipykernel", "jupyter_client", "nh3", "tinycss2"))):
         raise CellblockError(
-            "Kernels need ipykernel and nh3. Install them: pip install 'cellblock[jupyter]'."
+            "Kernels need ipykernel, nh3 and tinycss2. Install them: "
+            "pip install 'cellblock[jupyter]'."
         )
 
 

@@ -32,6 +32,7 @@ _MODULES = (
     "jinja2",
     "mdit_py_plugins",
     "nh3",
+    "tinycss2",
 )
 _DATABASE_HELP = (
     "Database of keys, usage and log: sqlite:///FILE, or postgresql://HOST/NAME (extra: postgres). "

@@ -8,6 +8,7 @@ no command that would bring back what was taken out.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ from xml.etree import ElementTree
 
 import nh3
 
-from .css import STYLER_CLASS, STYLER_ID, clean_css, clean_declarations
+from .css import (
+    clean_css,
+    clean_declarations,
+    list_visible_properties,
+    rename_class,
+    rename_id,
+)
 from .tex import part_commands
 
 # Without `wbr`, across which clients read formulas.
@@ -74,11 +81,14 @@ class CleanHtml:
 def clean_html(text: str) -> CleanHtml:
     """Return HTML without scripts, and without what loads something or leaves its output.
 
-    SVG graphics become images, in which scripts do not run. Of style sheets, the rules of pandas'
-    Styler are kept.
+    SVG graphics become images, in which scripts do not run. With a style sheet, the result is one
+    element, and the rules are for what is in it.
     """
     text = _SVG.sub(lambda match: _svg_element_image(match[0]), text)
-    sheets = [clean_css(css) for css in _STYLE.findall(text)]
+    found = _STYLE.findall(text)
+    scope = f"T_{hashlib.sha256(''.join(found).encode(errors='replace')).hexdigest()[:16]}"
+    sheets = [clean_css(css, scope) for css in found]
+    rules = "\n".join(css for css, _ in sheets if css)
     text = _STYLE.sub("", text)
     cleaned = nh3.clean(
         text,
@@ -88,10 +98,12 @@ def clean_html(text: str) -> CleanHtml:
         url_schemes={"http", "https", "mailto", "data"},
     )
     before, after = _Elements.of(_well_formed(text)), _Elements.of(cleaned)
-    rules = "\n".join(css for css, _ in sheets if css)
+    shown = part_commands(cleaned)
+    if rules:
+        shown = f'<div id="{scope}"><style>\n{rules}\n</style>\n{shown}</div>'
     is_styled = all(is_whole for _, is_whole in sheets)
     return CleanHtml(
-        (f"<style>\n{rules}\n</style>\n" if rules else "") + part_commands(cleaned),
+        shown,
         is_complete=is_styled and not before.seen - after.seen,
         is_empty=not after.has_content,
         has_lost_style=any(not css and not is_whole for css, is_whole in sheets),
@@ -134,9 +146,9 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
             source = _SOURCES.get(tag)
             return value if source is not None and source.fullmatch(value) else None
         case "id":
-            return value if STYLER_ID.fullmatch(value) else None
+            return rename_id(value)
         case "class":
-            return " ".join(filter(STYLER_CLASS.fullmatch, value.split())) or None
+            return " ".join(filter(None, map(rename_class, value.split()))) or None
         case "href":
             address = _UNSEEN_CHARACTERS.sub("", value).lower()
             return None if address.startswith("data:") else value
@@ -172,8 +184,8 @@ class _Elements(HTMLParser):
         self.has_content = self.has_content or tag in ("progress", "hr")
         for name, value in dict(attrs).items():
             if name == "style":
-                for declaration in filter(str.strip, (value or "").split(";")):
-                    self.seen[tag, name, declaration.partition(":")[0].strip().lower()] += 1
+                for declared in list_visible_properties(value or ""):
+                    self.seen[tag, name, declared] += 1
             elif not _UNSEEN_ATTRIBUTES.fullmatch(name):
                 self.seen[tag, name] += 1
                 self.has_content = self.has_content or name == "src"
