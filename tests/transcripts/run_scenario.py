@@ -71,9 +71,8 @@ def plain(value: Any) -> Any:
         fields: list[str] = list(cast(Any, kind_of(value)).model_fields)
         return {key: plain(getattr(value, key)) for key in fields}
     if dataclasses.is_dataclass(value):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        fields_of = [field.name for field in dataclasses.fields(value) if field.repr]
+        return {name: plain(getattr(value, name)) for name in fields_of}
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in cast(dict[Any, Any], value).items()}
     if isinstance(value, list | tuple):

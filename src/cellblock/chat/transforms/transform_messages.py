@@ -33,8 +33,8 @@ class TransformMessages(AgentCapability):
 
     def add_to_agent(self, agent: ConversableAgent) -> None:
         """Apply the transforms before each reply of `agent`, in asynchronous chats as well."""
-        for name in ("process_all_messages_before_reply", "a_process_all_messages_before_reply"):
-            agent.register_hook(name, self._transform_messages)
+        agent.register_hook("process_all_messages_before_reply", self._transform_messages)
+        agent.register_hook("a_process_all_messages_before_reply", self._a_transform_messages)
 
     def _transform_messages(self, messages: list[ChatMessage]) -> list[ChatMessage]:
         has_system_message = bool(messages) and messages[0].get("role") == "system"
@@ -43,6 +43,9 @@ class TransformMessages(AgentCapability):
         for transform in self._transforms:
             rest = self._transformed(transform, rest)
         return head + rest
+
+    async def _a_transform_messages(self, messages: list[ChatMessage]) -> list[ChatMessage]:
+        return self._transform_messages(messages)
 
     def _transformed(
         self, transform: MessageTransform, messages: list[ChatMessage]
