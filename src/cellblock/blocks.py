@@ -35,7 +35,9 @@ class CodeBlockLike(Protocol):
         ...
 
 
-def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[CodeBlock]:
+def extract_code_blocks(
+    markdown: str, *, infer_languages: bool = True, keep_line_ends: bool = False
+) -> list[CodeBlock]:
     """Return the fenced code blocks of `markdown` in order. Accepts any text.
 
     Raise `ValueError` for anything else.
@@ -47,7 +49,8 @@ def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[
     and nothing ends within a string. Fences without code and those between `<think>` and `</think>`
     are left out.
 
-    `code` is the text between the lines of the fence, without the last line end. As CommonMark
+    `code` is the text between the lines of the fence, without the last line end; with it if
+    `keep_line_ends`, unless the fence is closed on the last line of the code. As CommonMark
     requires, line ends become LF and NUL becomes U+FFFD. `language` is the tag as written. The
     language of a fence without a tag is inferred; it is "" if that fails, or if `infer_languages`
     is False. A byte order mark at the start is ignored.
@@ -63,7 +66,13 @@ def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[
     with_code = _with_code(fences)
     if not with_code or any(fence.seems_misread for fence in fences):
         with_code = max(with_code, _with_code(model_fences(text)), key=_quality)
-    return [CodeBlock(fence.code, _language(fence, infer_languages)) for fence in with_code]
+    return [
+        CodeBlock(
+            f"{fence.code}\n" if keep_line_ends and fence.ends_line else fence.code,
+            _language(fence, infer_languages),
+        )
+        for fence in with_code
+    ]
 
 
 def _with_code(fences: Sequence[Fence]) -> list[Fence]:

@@ -45,12 +45,16 @@ _MARKS_OF_LINE = re.compile(r"\n[ \t>]*```([^\n]*)")
 
 @dataclass(frozen=True)
 class Fence:
-    """A fence: the text in it, what stands after its first marks, and these marks."""
+    """A fence: the text in it, what stands after its first marks, and these marks.
+
+    ends_line   False if the marks that close it are on the last line of the code
+    """
 
     code: str
     info: str
     is_closed: bool = True
     marks: str = "```"
+    ends_line: bool = True
 
     @property
     def seems_misread(self) -> bool:
@@ -155,7 +159,8 @@ def model_fences(text: str) -> list[Fence]:
                 position = end.start("start")
         elif text[: opening.start()].rpartition("\n")[2].strip(" \t>"):
             break
-        fences.append(Fence(code, info, end is not None, marks))
+        ends_line = end is None or end["after"] is None
+        fences.append(Fence(code, info, end is not None, marks, ends_line))
         if end is None:
             break
     return fences

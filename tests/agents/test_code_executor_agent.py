@@ -391,6 +391,14 @@ def test_blocks_can_be_run_directly(executor: Any) -> None:
     assert asyncio.run(run("```sh\ncurl x.example\n```")).exit_code == 1
 
 
+def test_code_keeps_the_line_end_that_the_message_has(executor: Any) -> None:
+    agent = CodeExecutorAgent("a", executor)
+    texts = ["```sh\nls```", "```sh\npwd\n```", "```py\nb\n\n```"]
+    messages = [TextMessage(content=text, source="user") for text in texts]
+    blocks = asyncio.run(agent.extract_code_blocks_from_messages(messages))
+    assert [block.code for block in blocks] == ["ls", "pwd\n", "b\n\n"]  # as AutoGen 0.7 has them
+
+
 def test_the_response_is_last(executor: Any) -> None:
     agent = CodeExecutorAgent("a", executor, model_client=model(CODE, ""))
 

@@ -36,7 +36,7 @@ def is_named_data(block: CodeBlock) -> bool:
 def runnable_blocks(
     markdown: str, languages: Sequence[str], *, with_named_data: bool = False
 ) -> list[CodeBlock]:
-    """Return the blocks of `markdown` in one of `languages`. Their code ends with a line end.
+    """Return the blocks of `markdown` in one of `languages`. Their code keeps its last line end.
 
     Fences without a tag count only if no other fence does: with code, they often hold its output.
     `with_named_data` adds those that executors save under the name on their first line. Without any
@@ -45,8 +45,8 @@ def runnable_blocks(
     families = {language_family(tag) for tag in languages}
     for infer in (False, True):
         blocks = [
-            CodeBlock(f"{block.code}\n", block.language)
-            for block in extract_code_blocks(markdown, infer_languages=infer)
+            block
+            for block in extract_code_blocks(markdown, infer_languages=infer, keep_line_ends=True)
             if language_family(block.language) in families
             or (with_named_data and is_named_data(block))
         ]
