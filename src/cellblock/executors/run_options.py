@@ -27,6 +27,7 @@ class RunOptions:
     has_colours       tracebacks have colours
     show_interrupts   the traceback of an interrupt is shown
     terminal_mode     the form of tracebacks, if output is that of IPython in a terminal
+    columns           the width of the terminal that shows the output; 0 if there is none
     answers_input     False if nobody answers `input()`, although there is an `input_callback`
     no_input          the error of `input()` if nobody answers it
     input_is_timed    False if waiting for an answer to `input()` does not count as time
@@ -43,6 +44,7 @@ class RunOptions:
     has_colours: bool = False
     show_interrupts: bool = False
     terminal_mode: str | None = None
+    columns: int = 0
     answers_input: bool = True
     no_input: str = (
         "input() is not available: create the session with an input_callback to answer it."

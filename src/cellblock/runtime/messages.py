@@ -83,6 +83,7 @@ class RunCode(NamedTuple):
     has_colours            tracebacks have colours
     show_interrupts        the traceback of an interrupt is shown
     terminal_mode          the form of tracebacks, if output is that of IPython in a terminal
+    columns                the width of the terminal that shows the output; 0 if there is none
     answers_input          the caller answers `input()`; otherwise its error is `no_input`
     input_is_timed         waiting for an answer counts as time
     """
@@ -97,6 +98,7 @@ class RunCode(NamedTuple):
     has_colours: bool = False
     show_interrupts: bool = False
     terminal_mode: str | None = None
+    columns: int = 0
     answers_input: bool = False
     no_input: str = ""
     input_is_timed: bool = True

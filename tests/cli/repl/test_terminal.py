@@ -58,6 +58,7 @@ def test_answers_colours_help_and_indents_of_a_terminal(terminal: TerminalComman
     assert re.search(r"cleared\s*\x1b\[0m", terminal.output)
     terminal.run_block("1/0")
     assert re.search(r"\x1b\[[0-9;]*m1/0|\x1b\[[0-9;]*m[^\n]*ZeroDivisionError", terminal.output)
+    assert str(list(range(50))) in terminal.run_block("list(range(50))")  # 200 columns
     shown = terminal.run_block(":help")
     assert "empty line" in shown
     assert "Tab completes" in shown

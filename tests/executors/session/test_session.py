@@ -233,6 +233,29 @@ def test_code_that_has_not_run_completes_what_follows_it(live: LiveSession) -> N
         assert match.startswith(code[start:])
 
 
+# the terminal
+
+
+def test_output_is_as_wide_as_the_terminal_unless_a_block_says_otherwise(
+    shared: SandboxSessionServer,
+) -> None:
+    with open_session(shared) as live:
+        live.executor.default_options = RunOptions(columns=120)
+        live.run_ok("import numpy")
+        live.executor.default_options = RunOptions(columns=160)
+        live.run_ok("import pandas")
+        shown = ["list(range(35))", "numpy.arange(36)", "pandas.DataFrame([[1 / 3] * 13])"]
+        lines = {code: live.run_ok(code).splitlines() for code in shown}
+        assert {code: len(lines[code]) for code in shown} == dict(
+            zip(shown, (1, 1, 2), strict=True)
+        )
+        assert live.run_ok("import shutil; shutil.get_terminal_size().columns") == "160"
+        live.run_ok("numpy.set_printoptions(linewidth=50); pandas.set_option('display.width', 60)")
+        live.executor.default_options = RunOptions(columns=100)
+        assert len(live.run_ok("numpy.arange(40)").splitlines()) == 4
+        assert live.run_ok("pandas.get_option('display.width')") == "60"
+
+
 # variables
 
 

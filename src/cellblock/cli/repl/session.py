@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import shutil
+import sys
 from collections.abc import Iterable
 
 from ...blocks import CodeBlock
@@ -61,6 +63,9 @@ class ReplSession:
 
     async def _run_block(self, code: str, token: CancellationToken) -> int:
         exit_code, images = 0, list[str]()
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        options = self._session.default_options
+        self._session.default_options = dataclasses.replace(options, columns=columns)
         async with contextlib.aclosing(
             self._session.execute_stream([CodeBlock(code, "python")], token)
         ) as events:

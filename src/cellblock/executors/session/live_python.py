@@ -120,6 +120,7 @@ class LivePython:
             has_colours=options.has_colours,
             show_interrupts=options.show_interrupts,
             terminal_mode=options.terminal_mode,
+            columns=options.columns,
             answers_input=options.answers_input and self._settings.input_callback is not None,
             no_input=options.no_input,
             input_is_timed=options.input_is_timed,

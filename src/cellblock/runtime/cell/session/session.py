@@ -265,6 +265,7 @@ class Session:
         self._shell.show_interrupts = order.show_interrupts
         self._shell.set_colours(order.has_colours)
         self._shell.imitate_terminal(order.terminal_mode)
+        library_settings.fit_to_terminal(order.columns, self._shell.ipython)
         code = self._shell.run(order.code, silent=order.is_silent, file=order.file)
         threads = self._threads.to_announce() if order.rollback_checkpoints else ()
         return Answer(exit=code, by_value=(*threads,) or None)
