@@ -116,7 +116,8 @@ def _read_moment(fields: dict[str, str], name: str) -> int | None:
     if not (text := fields.get(name, "").strip()):
         return None
     try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     except ValueError:
         raise InvalidRequest(
             f"The field {name!r} must be a time such as 2026-01-31T12:00:00."

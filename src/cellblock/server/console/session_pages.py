@@ -64,10 +64,11 @@ class SessionPages:
         owner = visitor.owner
         filters = Filters.read(request, "text", "state")
         text, is_busy = filters.get("text").casefold(), _STATES.get(filters.get("state"))
-        counts = {each.id: self._count_runs(owner, each.id) for each in self._actions.list(owner)}
+        sessions = self._actions.list(owner)[::-1]
+        counts = {each.id: self._count_runs(owner, each.id) for each in sessions}
         found = [
             each
-            for each in reversed(self._actions.list(owner))
+            for each in sessions
             if text in each.id.casefold() and is_busy in (None, counts[each.id] > 0)
         ]
         others = [

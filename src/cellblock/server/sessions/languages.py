@@ -10,6 +10,7 @@ from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
 from ...errors import CellblockError
 from ...languages import LANGUAGES, find_language
+from ...results import CodeResult
 from ..owners import ANONYMOUS
 from ..refusals import InvalidRequest
 from .executors import SessionFactory
@@ -19,6 +20,7 @@ _PROGRAMS = {each.name: each.argv[0] for each in LANGUAGES if each.argv and each
 _PROBE = "".join(
     f"command -v {program} > /dev/null && echo {name}\n" for name, program in _PROGRAMS.items()
 )
+_PROBE_SECONDS = 20.0
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +31,7 @@ class InstalledLanguages:
         self._factory, self._found, self._lock = factory, tuple[str, ...](), asyncio.Lock()
 
     async def find(self) -> tuple[str, ...]:
-        """Return their names. The first call looks for the programs; if it fails, all are named."""
+        """Return their names. The first call looks for the programs; all, if it cannot."""
         async with self._lock:
             if not self._found:
                 self._found = await self._look()
@@ -37,18 +39,22 @@ class InstalledLanguages:
 
     async def _look(self) -> tuple[str, ...]:
         try:
-            executor = await self._factory.make_program(ANONYMOUS)
-            try:
-                await executor.start("")
-                block = CodeBlock(_PROBE, "sh")
-                result = await executor.run(block, CancellationToken(), executor.options)
-            finally:
-                await self._factory.release(executor, is_idle=True)
-        except CellblockError as error:
-            _log.warning("which languages are installed could not be found out: %s", error)
+            async with asyncio.timeout(_PROBE_SECONDS):  # a cluster may be full
+                result = await self._probe()
+        except (CellblockError, TimeoutError) as error:
+            _log.warning("which languages are installed could not be found out: %r", error)
             return RUNNABLE
         installed = {"python", *result.stdout.split()}  # executors bring their own Python
         return tuple(name for name in RUNNABLE if name in installed)
+
+    async def _probe(self) -> CodeResult:
+        executor = await self._factory.make_program(ANONYMOUS)
+        try:
+            await executor.start("")
+            block = CodeBlock(_PROBE, "sh")
+            return await executor.run(block, CancellationToken(), executor.options)
+        finally:
+            await self._factory.release(executor, is_idle=True)
 
 
 def check_language(tag: str) -> None:
