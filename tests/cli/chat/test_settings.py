@@ -12,11 +12,12 @@ import pytest
 
 from cellblock import CodeBlock, ModelError
 from cellblock.cli.chat.approval.approver import risks
-from cellblock.cli.chat.approval.editor import EditorError, edit, find_editor
+from cellblock.cli.chat.approval.editor import edit
 from cellblock.cli.chat.model.choice import find_price, make_client
 from cellblock.cli.chat.model.prices import describe_usage, known_price
 from cellblock.cli.chat.model.system_prompt import system_prompt
 from cellblock.cli.chat.settings import ChatSettings
+from cellblock.cli.terminal.editor import EditorError, find_editor
 from cellblock.models import (
     AnthropicChatCompletionClient,
     OpenAIChatCompletionClient,

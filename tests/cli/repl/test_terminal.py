@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -64,6 +65,29 @@ def test_answers_colours_help_and_indents_of_a_terminal(terminal: TerminalComman
     assert "Tab completes" in shown
     # Tab indents at the start of a line.
     assert "\n42" in terminal.run_block("if True:\r\x08\x08\x08\x08\tprint(6 * 7)", "")
+
+
+def test_load_edit_and_paste_use_the_files_editor_and_clipboard_of_the_person(cwd: Path) -> None:
+    (cwd / "own.py").write_text("x = 6\nif x:\n    print(x * 7)\n")
+    programs = cwd / "programs"
+    programs.mkdir()
+    (programs / "wl-paste").write_text("#!/bin/sh\nprintf 'print(x + 40)\\n'\n")
+    (programs / "wl-paste").chmod(0o700)
+    environment = {"EDITOR": "sed -i s/7/8/", "PATH": f"{programs}:{os.environ['PATH']}"}
+    with TerminalCommand("repl", environment=environment) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("%load own.py\r")
+        terminal.wait_for("print(x * 7)")  # typed, and not run
+        terminal.type_keys("\r\r")
+        assert "\n42" in terminal.wait_for(f"\n{PROMPT}")
+        assert "\n48" in terminal.run_block("%edit")  # the last block
+        assert "\n48" in terminal.run_block("%edit own.py")
+        assert "\n46" in terminal.run_block("%paste")
+        assert "No such file" in terminal.run_block("%load gone.py")
+        assert "name a file" in terminal.run_block("%load")
+        terminal.run_block("open('made.py', 'w').write('print(x * 9)')")
+        terminal.type_keys("%load made.py\r")
+        terminal.wait_for("print(x * 9)")
 
 
 # interrupts and time

@@ -23,6 +23,9 @@ _HELP = {
     ":files": "list the files in the work folder",
     ":variables": "list the variables",
     ":restart": "start a new session; the files stay",
+    "%load FILE": "type the code of a file, to change or run it",
+    "%edit [FILE]": "edit a file or the last block in your editor, and run the result",
+    "%paste": "run the code in the clipboard",
     ":quit": "end the session; so do Ctrl-D and exit",
 }
 _KEYS = (

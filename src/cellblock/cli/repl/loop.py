@@ -26,10 +26,12 @@ from ..terminal.input_prompter import InputPrompter
 from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from ..terminal.render import Renderer
 from ..terminal.stdio import has_colours, have_same_destination, replace_unencodable, write
+from .commands import ReplCommandError
 from .completer import ReplCompleter
 from .executor import make_repl_session
 from .history import history_file, open_history
 from .image_viewer import ImageViewer
+from .magics import code_of_magic, is_magic
 from .session import ReplSession
 from .statement_splitter import StatementSplitter
 from .terminal import Terminal
@@ -176,15 +178,29 @@ async def run_at_terminal(settings: ReplSettings) -> int:
             f"cellblock {__version__}: Python in a sandbox, work folder {loop.folder}; "
             ":help lists the commands, Ctrl-D ends the session"
         )
+        draft = last = ""
         while not session.is_closed:
             try:
-                block = await terminal.read_block()
+                block, draft = await terminal.read_block(draft), ""
             except KeyboardInterrupt:
+                draft = ""
                 continue
             except EOFError:
                 break
             if not block.strip():
                 continue
+            if is_magic(block):
+                try:
+                    with interrupts.ignored():
+                        code = await code_of_magic(block, last, loop.folder, os.environ)
+                except ReplCommandError as error:
+                    loop.print_note(str(error))
+                    continue
+                if block.startswith("%load"):
+                    draft = code.rstrip()
+                    continue
+                block = code
+            last = block
             with interrupts.block() as prompter.token:
                 try:
                     await session.execute(block, prompter.token)

@@ -38,10 +38,13 @@ class Terminal:
         )
         self._answers = PromptSession[str](history=InMemoryHistory(), output=output)
 
-    async def read_block(self) -> str:
-        """Return the next block. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
+    async def read_block(self, draft: str = "") -> str:
+        """Return the next block, of which `draft` is typed already.
+
+        Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
+        """
         # `ReplInterrupts` handles SIGINT, also while a block runs.
-        return await self._blocks.prompt_async(handle_sigint=False)
+        return await self._blocks.prompt_async(default=draft, handle_sigint=False)
 
     async def read_answer(self, prompt: str, *, is_hidden: bool) -> str:
         """Return a line that answers `prompt`. Raise the same errors as `read_block`.

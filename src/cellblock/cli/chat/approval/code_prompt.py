@@ -11,10 +11,11 @@ from rich.cells import cell_len
 from ....agents.approval import ApprovalResponse, EditedApprovalResponse
 from ....blocks import CodeBlock
 from ....visible_text import visible
+from ...terminal.editor import EditorError
 from ...terminal.interrupts import ReplInterrupts
 from ..output import ChatOutput
 from ..terminal import ChatTerminal
-from .editor import EditorError, edit
+from .editor import edit
 
 _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
 
