@@ -259,4 +259,4 @@ def _remove(top: SafeFolder, path: str, change: Change) -> None:
             folder.unlink(name)
         elif not isinstance(change.before, FrozenFolder):
             with contextlib.suppress(OSError):  # not empty
-                os.rmdir(name, dir_fd=folder.descriptor)
+                folder.remove_empty(name)

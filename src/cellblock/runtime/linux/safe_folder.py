@@ -281,6 +281,10 @@ class SafeFolder:
         """Remove the file or link `name`. Raise `IsADirectoryError` for a folder."""
         os.unlink(_single(name), dir_fd=self.descriptor)
 
+    def remove_empty(self, name: str) -> None:
+        """Remove the folder `name`. Raise `OSError` if something is in it."""
+        os.rmdir(_single(name), dir_fd=self.descriptor)
+
     def _discard(self, name: str) -> None:
         with contextlib.suppress(OSError):
             self.unlink(name)
