@@ -39,7 +39,7 @@ UNTYPED_DICTIONARIES = {
     "agents": 6,
     "chat": 44,
     "cli": 27,
-    "compat": 3,
+    "compat": 1,
     "containers": 35,
     "environments": 1,
     "executors": 9,

@@ -156,22 +156,28 @@ def notebook_code(data: bytes) -> tuple[str, list[tuple[int, str]]]:
 
     Cells without code are left out. Raise `ValueError` if the data are no notebook.
     """
-    notebook: Any = json.loads(data)
-    if not isinstance(notebook, dict):
+    found = json.loads(data)
+    if not isinstance(found, dict):
         raise ValueError("the file holds no JSON object")
-    values = cast("dict[str, Any]", notebook)
-    cells: Any = values.get("cells")
+    notebook = _as_mapping(cast("object", found))
+    cells = notebook.get("cells")
     if not isinstance(cells, list):
         raise ValueError('"cells" is missing')
-    language: Any = values
-    for name in ("metadata", "kernelspec", "language"):
-        language = cast("dict[str, Any]", language).get(name) if isinstance(language, dict) else ""
-    numbered = enumerate(map(_cell_code, cast("list[Any]", cells)), 1)
-    return str(language or "python"), [(number, code) for number, code in numbered if code.strip()]
+    kernel = _as_mapping(_as_mapping(notebook.get("metadata")).get("kernelspec"))
+    numbered = enumerate(map(_cell_code, cast("list[object]", cells)), 1)
+    return str(kernel.get("language") or "python"), [
+        (number, code) for number, code in numbered if code.strip()
+    ]
 
 
-def _cell_code(cell: Any) -> str:
-    if not isinstance(cell, dict) or cast("dict[str, Any]", cell).get("cell_type") != "code":
+def _cell_code(cell: object) -> str:
+    values = _as_mapping(cell)
+    if values.get("cell_type") != "code":
         return ""
-    source: Any = cast("dict[str, Any]", cell).get("source", "")
-    return "".join(map(str, cast("list[Any]", source))) if isinstance(source, list) else str(source)
+    source = values.get("source", "")
+    parts = cast("list[object]", source) if isinstance(source, list) else [source]
+    return "".join(map(str, parts))
+
+
+def _as_mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}

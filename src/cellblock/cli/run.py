@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import click
@@ -71,7 +72,7 @@ def command(**options: Any) -> int:
     """
     if options["file"] is None and options["code"] is None and _has_input():
         options["file"] = "-"
-    _choose_executor(options)
+    options["executor"] = _executor(options)
     settings = RunSettings(**options)
     if settings.network and settings.executor == "local":
         _fail_usage("--network does not apply to --executor local, which always has the network")
@@ -81,17 +82,19 @@ def command(**options: Any) -> int:
     return _read_and_run(settings)
 
 
-def _choose_executor(options: dict[str, Any]) -> None:
-    """Let the cells of a notebook share their variables."""
+def _executor(options: Mapping[str, Any]) -> str:
+    """Return the name of the executor. The cells of a notebook share their variables."""
+    name: str = options["executor"]
     if options["language"] is not None or not str(options["file"]).endswith(".ipynb"):
-        return
+        return name
     context = click.get_current_context()
     if context.get_parameter_source("executor") is click.core.ParameterSource.DEFAULT:
-        options["executor"] = "docker-session" if options["image"] else "session"
-    elif not options["executor"].endswith("session"):
+        return "docker-session" if options["image"] else "session"
+    if not name.endswith("session"):
         _fail_usage(
             "the cells of a notebook share variables: use --executor session or docker-session"
         )
+    return name
 
 
 def _read_and_run(settings: RunSettings) -> int:

@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
@@ -132,18 +132,18 @@ def _most_connections() -> int:
     return min(_MAX_CONNECTIONS, files // 2)
 
 
-def accept_errors() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+def accept_errors() -> Callable[[asyncio.AbstractEventLoop, Mapping[str, Any]], None]:
     """Return a handler of errors of an event loop that reports seldom that it cannot accept.
 
     asyncio reports it a thousand times a second. The connections wait.
     """
     silent_until = -math.inf
 
-    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def handle(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         nonlocal silent_until
         error = context.get("exception")
         if not (isinstance(error, OSError) and error.errno in _NO_ROOM and "socket" in context):
-            loop.default_exception_handler(context)
+            loop.default_exception_handler(dict(context))
         elif loop.time() >= silent_until:
             silent_until = loop.time() + _SILENT_SECONDS
             _log.warning("new connections wait, because they cannot be accepted: %s", error)
