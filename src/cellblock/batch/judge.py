@@ -31,7 +31,11 @@ async def judge(executor: CodeExecutor, program: Program, limits: JudgeLimits) -
             f"{executor!r} cannot judge programs, because each one needs a fresh process. "
             "Use a command-line executor, such as SandboxCommandLineCodeExecutor."
         )
-    runs = ProgramRuns(executor, limits)
+    return await judge_runs(ProgramRuns(executor, limits), program)
+
+
+async def judge_runs(runs: ProgramRuns, program: Program) -> Verdict:
+    """Run `program` with its tests by `runs`, and return the verdict. Raise as `judge` does."""
     try:
         await runs.prepare(program.files)
         judgement = await _judge(runs, program)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from weakref import WeakKeyDictionary
@@ -23,6 +24,7 @@ from .programs import JudgeLimits
 _SMALL_BYTES = 64 * KIB  # written without a thread
 # A program that prints so many times the output to keep is ended: printing costs little CPU time.
 _PRINTED_SHARE = 16
+_MIN_SECONDS = 0.001  # of a run for which no time is left
 _installed = WeakKeyDictionary[CommandLineExecutor, set[str]]()
 
 
@@ -35,16 +37,34 @@ def executor_cpu_seconds(limits: JudgeLimits) -> float | None:
     return None if limits.cpu_seconds is None else 2 * limits.cpu_seconds + 1
 
 
+class NotInstalled(BackendError):
+    """What a language needs is not installed where programs run."""
+
+
 class InvalidProgram(Exception):
     """The program cannot be run as it is described. Its verdict says why."""
 
 
 class ProgramRuns:
-    """Runs programs in the work folder of `executor`, each as a fresh process with `limits`."""
+    """Runs programs in the work folder of `executor`, each as a fresh process with `limits`.
 
-    def __init__(self, executor: CommandLineExecutor, limits: JudgeLimits) -> None:
-        self._executor, self.limits = executor, limits
-        self.usage = Usage()
+    seconds         for which all runs together may take; None: any time
+    written_bytes   the limit of written bytes of each run, if that is lower than the executor's
+
+    `usage` is that of the program, `cpu_seconds` that of everything.
+    """
+
+    def __init__(
+        self,
+        executor: CommandLineExecutor,
+        limits: JudgeLimits,
+        *,
+        seconds: float | None = None,
+        written_bytes: int | None = None,
+    ) -> None:
+        self._executor, self.limits, self._written_bytes = executor, limits, written_bytes
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self.usage, self.cpu_seconds = Usage(), 0.0
 
     async def prepare(self, files: Mapping[str, str]) -> None:
         """Start the executor and write `files`. Raise `InvalidProgram` for a name outside."""
@@ -88,7 +108,7 @@ class ProgramRuns:
         if name not in known:
             check = ProgramRun(argv=["sh", "-c", f"command -v {name}"])
             if (await self._executor.run_program(check, None, RunOptions())).exit_code != 0:
-                raise BackendError(f"{name} is not installed where programs run. Install it there.")
+                raise NotInstalled(f"{name} is not installed where programs run. Install it there.")
             known.add(name)
 
     async def run(
@@ -103,8 +123,9 @@ class ProgramRuns:
             file = f".stdin-{os.urandom(8).hex()}"
             await self.write(file, stdin)
         options = RunOptions(
-            run_seconds=limits.wall_seconds,
+            run_seconds=self._wall_seconds(),
             replaces_timeout=True,
+            written_bytes=self._written_bytes,
             cpu_seconds=limits.cpu_seconds if cpu_seconds is None else cpu_seconds,
         )
         kept = limits.output_bytes
@@ -118,7 +139,14 @@ class ProgramRuns:
             if program.code_file is not None:
                 self._workspace.remove(program.code_file[0])
         self.usage += result.usage
+        self.cpu_seconds += result.usage.cpu_seconds
         return result
+
+    def _wall_seconds(self) -> float | None:
+        if self._deadline is None:
+            return self.limits.wall_seconds
+        left = max(_MIN_SECONDS, self._deadline - time.monotonic())
+        return left if self.limits.wall_seconds is None else min(left, self.limits.wall_seconds)
 
     async def run_script(
         self,

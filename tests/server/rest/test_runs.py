@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 import httpx
 import pytest
 
+from cellblock.batch import Program
 from cellblock.server.owners import Quotas
+from cellblock.sync import run_many
 
 from ..conftest import Servers
 from ..serving import Server, leaving_post, run_old
@@ -49,6 +52,66 @@ def test_a_program_that_fails_is_a_result(api: httpx.Client, session: str) -> No
     result = run(api, session, "print('before')\n1/0")
     assert (result["outcome"], result["stdout"]) == ("error", "before\n")
     assert "ZeroDivisionError" in result["stderr"]
+
+
+def test_a_program_with_tests_gets_the_verdict_of_run_many(api: httpx.Client) -> None:
+    """A program that ends with exit code 0 before its tests is no success."""
+    function: dict[str, Any] = {"code": "assert f(2) == 4", "entry_point": "f"}
+    cases = {"cases": [{"stdin": "2", "stdout": "4"}, {"stdin": "3", "stdout": "6"}]}
+    double = "print(2 * int(input()))"
+    programs: list[dict[str, Any]] = [
+        {"code": "def f(x): return 2 * x", "tests": function},
+        {"code": "def f(x): return x", "tests": function},
+        {"code": "import os\nos._exit(0)", "tests": function},
+        {"code": "import os\nos._exit(0)"},
+        {"code": "raise SystemExit(3)"},
+        {"code": double, "tests": cases},
+        {"code": f"{double}\nprint('and more')", "tests": cases},
+        {"code": "print(open('a').read())", "files": {"a": "4\n6"}, "language": "python"},
+        {"code": "echo 4", "tests": {"cases": [{"stdout": "4"}]}, "language": "sh"},
+    ]
+    subjects = [
+        Program.from_json(json.dumps({**each, "id": str(number)}))
+        for number, each in enumerate(programs)
+    ]
+    verdicts = list(run_many(subjects))
+    assert [each.outcome for each in verdicts] == [
+        *("passed", "failed", "error", "passed", "failed", "passed", "failed", "passed", "passed")
+    ]
+    for number, verdict in enumerate(verdicts):
+        answer = api.post("/verdicts", json={**programs[number], "id": str(number)})
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        expected = {**asdict(verdict), "cases": [asdict(each) for each in verdict.cases]}
+        for name in ("id", "outcome", "exit_code", "output", "message", "limit", "cases"):
+            assert found[name] == expected[name], (name, programs[number], found)
+        assert found["passed"] == verdict.passed
+
+
+def test_a_program_to_judge_has_limits_and_a_valid_form(
+    api: httpx.Client, servers: Servers
+) -> None:
+    found = api.post("/verdicts", json={"code": "while True: pass", "cpu_seconds": 0.2}).json()
+    assert (found["outcome"], found["limit"]) == ("timeout", "cpu_seconds")
+    short = servers("--timeout", "1")
+    with short.client(short.add_key("judge"), "/v1") as client:
+        cases = {"cases": [{"stdout": ""}, {"stdout": ""}, {"stdout": ""}]}
+        code = "import time; time.sleep(0.7)"
+        found = client.post("/verdicts", json={"code": code, "tests": cases}).json()
+        assert (found["outcome"], found["limit"], len(found["cases"])) == (
+            "timeout", "wall_seconds", 2
+        )  # fmt: skip
+    refused: dict[str, Any] = {
+        "The language 'klingon' is unknown": {"language": "klingon"},
+        "tests: cases must have at least one case": {"tests": {"cases": []}},
+        "tests has unknown keys: case": {"tests": {"case": []}},
+        "'cpu_seconds' is not valid": {"cpu_seconds": 0},
+        "'wall_second' is not valid": {"wall_second": 1},
+    }
+    for expected, fields in refused.items():
+        answer = api.post("/verdicts", json={"code": "", **fields})
+        assert answer.status_code == 400, answer.text
+        assert expected in answer.json()["error"]["message"]
 
 
 def test_a_time_limit_is_a_result(api: httpx.Client, session: str) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Self
 from uuid import uuid4
 
 from ...aio.shielded import run_to_end
+from ...batch.programs import JudgeLimits, Program
+from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken, on_cancel
 from ...errors import BackendError
@@ -47,6 +49,15 @@ class NodeExecutor(ServedExecutor):
         async with contextlib.aclosing(self._items(token, "run", work, options)) as items:
             result: CodeResult = await anext(items)
             return result
+
+    async def judge(
+        self, program: Program, limits: JudgeLimits, seconds: float, written_bytes: int | None
+    ) -> tuple[Verdict, float]:
+        """See `ServedExecutor`."""
+        items = self._items(None, "judge", program, limits, seconds, written_bytes)
+        async with contextlib.aclosing(items):
+            judged: tuple[Verdict, float] = await anext(items)
+            return judged
 
     def stream(
         self, block: CodeBlock, token: CancellationToken, options: RunOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, BinaryIO, Literal, cast
 from uuid import uuid4
 
@@ -84,7 +84,7 @@ class NodeExecutors:
     # runs
 
     async def begin_run(self, executor_id: str, run_id: str, method: str, *arguments: Any) -> None:
-        """Begin "run", "stream" or "command" of `ServedExecutor`, whose token is made here."""
+        """Begin "run", "judge", "stream" or "command" of `ServedExecutor`, with a token of here."""
         executor, token = self._find(executor_id), CancellationToken()
         match method:
             case "command":
@@ -92,8 +92,11 @@ class NodeExecutors:
             case "stream":
                 block, options = arguments
                 items = executor.stream(block, token, options)
+            case "judge":
+                items = _one_item(executor.judge(*arguments))
             case _:
-                items = _one_item(executor, token, *arguments)
+                work, options = arguments
+                items = _one_item(executor.run(work, token, options))
         self._runs[run_id] = ItemStream(items), token
 
     async def next_items(self, run_id: str) -> tuple[list[Any], bool]:
@@ -160,7 +163,5 @@ def _any_size(_size: int) -> contextlib.nullcontext[None]:
     return contextlib.nullcontext()
 
 
-async def _one_item(
-    executor: ServedExecutor, token: CancellationToken, work: Any, options: Any
-) -> AsyncGenerator[Any]:
-    yield await executor.run(work, token, options)
+async def _one_item(work: Coroutine[Any, Any, Any]) -> AsyncGenerator[Any]:
+    yield await work

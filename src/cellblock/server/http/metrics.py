@@ -94,8 +94,7 @@ class Metrics:
 
     def add_run(self, run: SessionRun) -> None:
         """Count a run that had its turn."""
-        outcome = _NO_RESULT if run.result is None else run.result.outcome
-        self._runs.labels(outcome).inc()
+        self._runs.labels(run.outcome or _NO_RESULT).inc()
         self._queue_seconds.observe(run.queue_seconds)
 
     def _add_gauge(self, name: str, about: str, read: Callable[[], float]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+from ...batch.programs import JudgeLimits, Program
+from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...box.output import MAX_OUTPUT_BYTES, Piece
 from ...box.results import CommandResult
@@ -78,6 +80,15 @@ class ServedExecutor(Protocol):
 
     def files(self, room_for: RoomFor) -> SessionFiles:
         """Return the files of the executor, which must be started."""
+        ...
+
+    async def judge(
+        self, program: Program, limits: JudgeLimits, seconds: float, written_bytes: int | None
+    ) -> tuple[Verdict, float]:
+        """Judge a program, if there is no interpreter. See `ProgramRuns`.
+
+        Return the verdict, and the CPU seconds of the program and its tests.
+        """
         ...
 
     # with a live interpreter

@@ -7,6 +7,9 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
+from ...batch.program_runs import NotInstalled
+from ...batch.programs import JudgeLimits, Program
+from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...events import Event
 from ...results import CodeResult
@@ -16,6 +19,15 @@ from .session import HostedSession, SessionRun, translate_stop
 from .store import SessionStore
 
 Execute = Callable[[Work, float | None], Awaitable[CodeResult]]
+# How the run of a program with a verdict has ended, for the audit log.
+_RUN_OUTCOMES = {
+    "passed": "ok",
+    "failed": "error",
+    "error": "error",
+    "timeout": "timeout",
+    "limit": "killed",
+    "not_judged": "refused",
+}
 Gate = AbstractAsyncContextManager[object]
 
 
@@ -55,6 +67,25 @@ async def fresh_programs(
 
     async with _turn(store, owner, run, gate=gate) as session:
         yield session, execute
+
+
+async def judge_fresh(
+    store: SessionStore, owner: Owner, program: Program, limits: JudgeLimits, gate: Gate
+) -> Verdict:
+    """Judge a program in an empty folder. All its runs count as one, and have the time of one.
+
+    `gate` bounds such programs further. Raises as `SessionStore.run` does.
+    """
+    run = SessionRun(language=program.language)
+    seconds = store.settings.run_seconds
+    async with _turn(store, owner, run, gate=gate) as session:
+        try:
+            verdict, cpu_seconds = await session.judge(run, program, limits, seconds)
+        except NotInstalled as error:
+            verdict = Verdict(id=program.id, outcome="not_judged", message=str(error))
+            cpu_seconds = 0.0
+        store.count(owner, run, cpu_seconds, _RUN_OUTCOMES[verdict.outcome])
+        return verdict
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Generator, Sequence
 
+from ...batch.judge import judge_runs
+from ...batch.program_runs import ProgramRuns
+from ...batch.programs import JudgeLimits, Program
+from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...box.base import Box
 from ...cancellation import CancellationToken
@@ -59,6 +63,15 @@ class LocalExecutor(ServedExecutor):
             async with contextlib.aclosing(events):
                 async for event in events:
                     yield event
+
+    async def judge(
+        self, program: Program, limits: JudgeLimits, seconds: float, written_bytes: int | None
+    ) -> tuple[Verdict, float]:
+        """See `ServedExecutor`."""
+        assert isinstance(self.executor, CommandLineExecutor)
+        runs = ProgramRuns(self.executor, limits, seconds=seconds, written_bytes=written_bytes)
+        with self._counted_run():
+            return await judge_runs(runs, program), runs.cpu_seconds
 
     @contextlib.contextmanager
     def _counted_run(self) -> Generator[None]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 from uuid import uuid4
 
+from ...batch.programs import JudgeLimits, Program
+from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
 from ...errors import BackendError, ExecutorStopped
@@ -186,6 +188,16 @@ class HostedSession:
             self._check_cut(run)
             run.result = result
             return result
+
+    async def judge(
+        self, run: SessionRun, program: Program, limits: JudgeLimits, seconds: float
+    ) -> tuple[Verdict, float]:
+        """Judge a program as `ServedExecutor.judge` does. Raise `DiskQuotaExceeded`."""
+        room = await self._disk_quota.remaining()
+        with self._active_run(run):
+            judged = await self._served.judge(program, limits, seconds, room)
+            self._check_cut(run)
+            return judged
 
     async def stream(
         self, run: SessionRun, block: CodeBlock, run_seconds: float | None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from ....batch.verdicts import Outcome as JudgeOutcome
+from ....batch.verdicts import Verdict
 from ....box.results import CommandResult
 from ....events import Outcome, Usage
 from ....executors.session.checkpoint import Checkpoint
@@ -123,6 +126,51 @@ class RunList(BaseModel):
     """The runs of a session that were started here, oldest first."""
 
     runs: list[RunInfo]
+
+
+class VerdictCase(BaseModel):
+    """What became of one case: what the program printed, and what differs."""
+
+    outcome: JudgeOutcome
+    output: str
+    message: str
+
+
+class VerdictInfo(BaseModel):
+    """What became of a program."""
+
+    id: str
+    passed: bool
+    outcome: JudgeOutcome = Field(
+        description="`passed`; `failed`: a test says no, or another exit code than 0 without tests;"
+        " `error`: it raised in a test, or did not start; `timeout`; `limit`: another limit; "
+        "`not_judged`: the server lacks what its language needs."
+    )
+    exit_code: int | None = Field(description="That of its last run; null if it did not run.")
+    output: str = Field(description="What its last run printed.")
+    message: str = Field(description="Why it did not pass.")
+    limit: str | None = Field(description="The limit that ended it.")
+    cases: list[VerdictCase] = Field(description="One for each case that ran.")
+    usage: RunUsage
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> VerdictInfo:
+        """Return the JSON of `verdict`."""
+        return cls(
+            id=verdict.id,
+            passed=verdict.passed,
+            outcome=verdict.outcome,
+            exit_code=verdict.exit_code,
+            output=verdict.output,
+            message=verdict.message,
+            limit=verdict.limit,
+            cases=[VerdictCase.model_validate(asdict(case)) for case in verdict.cases],
+            usage=RunUsage(
+                wall_seconds=verdict.wall_seconds,
+                cpu_seconds=verdict.cpu_seconds,
+                peak_memory_bytes=verdict.peak_memory_bytes,
+            ),
+        )
 
 
 class CommandEnding(BaseModel):

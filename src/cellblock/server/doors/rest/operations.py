@@ -18,6 +18,7 @@ from .answers import (
     RunList,
     SessionInfo,
     SessionList,
+    VerdictInfo,
 )
 from .commands import CommandOperations
 from .files import FileOperations
@@ -29,6 +30,7 @@ from .requests import (
     ForkRequest,
     NewCheckpoint,
     NewSession,
+    ProgramRequest,
     RestoreRequest,
     RunRequest,
 )
@@ -143,6 +145,9 @@ def _run_operations(runs: RunOperations) -> list[Operation]:
         Operation("runs", "POST", "/runs", runs.run_once,
                   "Run code in a fresh process and an empty folder",
                   _RUN_ANSWERS, RunRequest, parameters=(_IDEMPOTENCY_KEY,)),
+        Operation("runs", "POST", "/verdicts", runs.judge_program,
+                  "Judge a program by its tests, in fresh processes and an empty folder",
+                  (Answer(200, VerdictInfo),), ProgramRequest),
         Operation("runs", "POST", in_session, runs.run_in_session, "Run code in a session",
                   _RUN_ANSWERS, RunRequest, parameters=(_IDEMPOTENCY_KEY,)),
         Operation("runs", "GET", in_session, runs.list_runs, "List the runs of a session",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
+from ....batch.programs import JudgeLimits, Program
+from ....batch.source_program import check_language
+from ....batch.tests import tests_from_dict
 from ....box.output import MAX_OUTPUT_BYTES
 from ...http.bodies import read_json
 from ...refusals import InvalidRequest
@@ -82,6 +85,55 @@ class RunRequest(_Body):
         description="Do not cancel the run when no client waits for it. Unless `stream` is true, "
         "the answer is the queued run.",
     )
+
+
+class ProgramRequest(_Body):
+    """A program to judge, with its tests, in the form of `cellblock batch`."""
+
+    id: str = Field(default="", description="Its name, which the verdict repeats.")
+    code: str
+    language: str = Field(default="python", min_length=1, max_length=64)
+    stdin: str = Field(default="", description="Its input. Cases of tests have their own.")
+    files: dict[str, str] = Field(
+        default_factory=dict, description="Files of its folder, by their relative names."
+    )
+    tests: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="What it has to do: `{cases: [{stdin, stdout}], compare}`, "
+        "`{code, entry_point}` or `{checker, cases}`. Default: end with exit code 0.",
+    )
+    cpu_seconds: float = Field(
+        default=10, gt=0, allow_inf_nan=False, description="CPU time of one run of it."
+    )
+    wall_seconds: float = Field(
+        default=60,
+        ge=1,
+        allow_inf_nan=False,
+        description="Time limit of one run. All runs together have that of the server for one.",
+    )
+
+    def program(self) -> Program:
+        """Return the program. Raise `InvalidRequest`."""
+        try:
+            program = Program(
+                id=self.id,
+                code=self.code,
+                language=self.language,
+                stdin=self.stdin,
+                files=self.files,
+                tests=None if self.tests is None else tests_from_dict(self.tests),
+            )
+            check_language(program)
+            return program
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from error
+
+    @property
+    def limits(self) -> JudgeLimits:
+        """The limits of one run. That of memory is the server's."""
+        return JudgeLimits(
+            cpu_seconds=self.cpu_seconds, wall_seconds=self.wall_seconds, memory_bytes=None
+        )
 
 
 class CommandRequest(_Body):

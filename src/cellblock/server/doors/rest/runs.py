@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,12 +12,13 @@ from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.services import Services
 from ...owners import Owner
+from ...sessions.fresh_runs import judge_fresh
 from ...sessions.languages import check_language
-from .answers import RunList, answer
+from .answers import RunList, VerdictInfo, answer
 from .event_stream import EventStream, read_position
 from .live_run import LiveRun, LiveRunSettings
 from .live_runs import LiveRuns
-from .requests import RunRequest, read_idempotency_key
+from .requests import ProgramRequest, RunRequest, read_idempotency_key
 
 
 class RunOperations:
@@ -23,6 +26,7 @@ class RunOperations:
 
     def __init__(self, services: Services, runs: LiveRuns) -> None:
         self._store, self._runs = services.store, runs
+        self._judge_places = asyncio.Semaphore(self._store.factory.program_places)
 
     async def run_once(self, request: Request, owner: Owner) -> Response:
         """Answer POST runs."""
@@ -31,6 +35,12 @@ class RunOperations:
     async def run_in_session(self, request: Request, owner: Owner) -> Response:
         """Answer POST sessions/ID/runs."""
         return await self._run(request, owner, request.path_params["session_id"])
+
+    async def judge_program(self, request: Request, owner: Owner) -> Response:
+        """Answer POST verdicts. Programs run one on each CPU, to be judged by their CPU time."""
+        body = await read_json(request, ProgramRequest, self._store.settings.max_body_bytes)
+        work = judge_fresh(self._store, owner, body.program(), body.limits, self._judge_places)
+        return answer(VerdictInfo.of(await run_while_connected(request, work)))
 
     async def list_runs(self, request: Request, owner: Owner) -> Response:
         """Answer GET sessions/ID/runs."""
