@@ -194,6 +194,33 @@ def test_random_numbers_repeat_after_a_restore_and_differ_in_forks(live: LiveSes
     assert live.run_ok(RANDOM) in found
 
 
+# mapped files
+
+
+def test_a_mapped_file_is_that_of_the_copys_work_folder(live: LiveSession) -> None:
+    live.run_ok(
+        "import mmap; f = open('data', 'w+b'); f.write(bytes(9000)); f.flush()\n"
+        "m = mmap.mmap(f.fileno(), 0); part = mmap.mmap(f.fileno(), 99, offset=mmap.PAGESIZE)\n"
+        "def put(text): m[:3] = part[:3] = text\n"
+        "def seen(): return m[:3], part[:3], open('data', 'rb').read()[4094:4099]\n"
+        "put(b'one'); "
+    )
+    first = live.checkpoint()
+    live.run_ok("put(b'two')")
+    second = live.checkpoint()  # the file's times do not tell that it has changed
+    with forked(live) as (branch,):
+        branch.run_ok("put(b'new')")
+        assert branch.run_ok("seen()") == r"(b'new', b'new', b'\x00\x00new')"
+        live.run_ok("put(b'old')")
+        assert branch.run_ok("seen()") == r"(b'new', b'new', b'\x00\x00new')"
+    for checkpoint, text in ((first, "one"), (second, "two"), (first, "one")):
+        live.restore(checkpoint)
+        expected = rf"(b'{text}', b'{text}', b'\x00\x00{text}')"
+        assert live.run_ok("seen()") == expected
+        live.crash()
+        assert live.run_ok("seen(), put(b'new')") == f"({expected}, None)"
+
+
 # refusals
 
 UNSUPPORTED = {

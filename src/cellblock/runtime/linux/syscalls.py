@@ -248,9 +248,10 @@ def fork_into(namespaces: int) -> int:
     return pid if pid >= 0 else _check(pid, "clone")
 
 
-def map_shared(descriptor: int, address: int, size: int) -> None:
+def map_shared(descriptor: int, address: int, size: int, offset: int = 0) -> None:
     """Map a file at `address`, readable and writable, instead of the current mapping."""
-    if _mmap(address, size, _READ_WRITE, _MAP_SHARED | _MAP_FIXED, descriptor, 0) == _MAP_FAILED:
+    flags = _MAP_SHARED | _MAP_FIXED
+    if _mmap(address, size, _READ_WRITE, flags, descriptor, offset) == _MAP_FAILED:
         _check(-1, "mmap")
 
 

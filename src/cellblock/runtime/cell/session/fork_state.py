@@ -221,6 +221,8 @@ class ForkState:
         # Only this module makes semaphores. Without it, a look at all mappings is not needed.
         has_semaphores = "_multiprocessing" in sys.modules
         self._semaphores = shared_memory.read_semaphores() if has_semaphores else {}
+        # In a rollback, which does not flush, the files are those of the session.
+        self._mapped_files = shared_memory.list_mapped_files() if flush else []
         self._blocked: set[int] | None = None  # the mask to restore, while signals are blocked
 
     def release_pipes(self) -> None:
@@ -266,6 +268,9 @@ class ForkState:
         interpreter.renew_thread_id()
         for file in self._files:
             _reopen_file(file, *moved_folder)
+        shared_memory.renew_mapped_files(
+            self._mapped_files, lambda path: _moved_path(path, *moved_folder)
+        )
 
 
 def _list_pipes_to_others(excluded: set[int]) -> list[int]:
@@ -301,15 +306,18 @@ def _describe_open_file(entry: tuple[int, str]) -> _OpenFile | None:
         return None
 
 
+def _moved_path(path: str, old_folder: str, new_folder: str) -> str:
+    is_below = path.startswith(f"{old_folder}/")
+    return new_folder + path[len(old_folder) :] if is_below else path
+
+
 def _reopen_file(file: _OpenFile, old_folder: str, new_folder: str) -> None:
     """Replace the descriptor's open file, which the fork shares with its parent, by a new one."""
     try:
         # "(deleted)": to restore the work folder replaces its files, so the path is a new file.
         if os.readlink(f"/proc/self/fd/{file.descriptor}").removesuffix(" (deleted)") != file.path:
             return  # the descriptor is another file now, which stays shared
-        path = file.path
-        if path.startswith(f"{old_folder}/"):
-            path = new_folder + path[len(old_folder) :]
+        path = _moved_path(file.path, old_folder, new_folder)
         opened = os.open(path, file.flags | os.O_CLOEXEC)
     except OSError:
         return  # closed in the meantime, for example by the garbage collector

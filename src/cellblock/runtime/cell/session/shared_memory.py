@@ -1,8 +1,10 @@
 """The writable shared memory of a session, which a fork would share with its parent.
 
-Semaphores without a name, as `multiprocessing` makes them, are the exception: only children of the
+Semaphores without a name, as `multiprocessing` makes them, are an exception: only children of the
 session could share them too. A fork that becomes a session gets its own, with the same value.
 Otherwise a lock that the original holds when it is killed would block the copy forever.
+
+So are mapped files, as those of `numpy.memmap`: the fork maps the file of its own work folder.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ...linux import syscalls
@@ -25,6 +28,7 @@ _PAGE_SIZE = mmap.PAGESIZE
 class _SharedMapping(NamedTuple):
     address: int
     size: int
+    offset: int  # in the file
     device: int
     inode: int
     name: str
@@ -34,12 +38,24 @@ class _SharedMapping(NamedTuple):
         named = self.name.startswith(_PREFIX) and self.name.endswith(_DELETED)
         return named and self.size == _PAGE_SIZE
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file that is found by its path, other than those of shared memory."""
+        try:
+            status = os.stat(self.name)
+        except OSError:
+            return False
+        is_same = status.st_ino == self.inode and stat.S_ISREG(status.st_mode)
+        return is_same and not self.name.startswith(f"{_FOLDER}/")
+
 
 def describe_shared_memory() -> list[str]:
     """Describe the writable shared memory that a copy cannot have separately."""
     mappings = list(_shared_mappings(_read_maps()))
     copied = _read_semaphores(mappings)
-    left = [mapping for mapping in mappings if mapping.address not in copied]
+    left = [
+        mapping for mapping in mappings if mapping.address not in copied and not mapping.is_file
+    ]
     return [
         "a named semaphore"
         if mapping.is_semaphore
@@ -54,6 +70,32 @@ def read_semaphores() -> dict[int, bytes]:
     if _PREFIX.encode() not in maps:
         return {}  # as usual; to parse all mappings takes longer
     return _read_semaphores(_shared_mappings(maps))
+
+
+def list_mapped_files() -> list[_SharedMapping]:
+    """Return the mapped files that can be written to. Each counts as changed from now on.
+
+    The kernel does not always record what was written through a mapping.
+    """
+    found = [mapping for mapping in _shared_mappings(_read_maps()) if mapping.is_file]
+    for mapping in found:
+        with contextlib.suppress(OSError):
+            os.utime(mapping.name)
+    return found
+
+
+def renew_mapped_files(files: Iterable[_SharedMapping], moved_path: Callable[[str], str]) -> None:
+    """In a fork: map each file anew, at the path that `moved_path` returns for it.
+
+    One that cannot be opened stays shared with the parent.
+    """
+    for mapping in files:
+        with contextlib.suppress(OSError):
+            file = os.open(moved_path(mapping.name), os.O_RDWR | os.O_CLOEXEC)
+            try:
+                syscalls.map_shared(file, mapping.address, mapping.size, mapping.offset)
+            finally:
+                os.close(file)
 
 
 def renew_semaphores(contents: dict[int, bytes]) -> None:
@@ -115,11 +157,12 @@ def _shared_mappings(maps: bytes) -> Iterator[_SharedMapping]:
         if not (rights[1:2] == b"w" and rights[3:] == b"s"):
             continue
         begin, end = (int(address, 16) for address in addresses.split(b"-"))
-        _offset, device, inode, *name = rest.split(None, 3)
+        offset, device, inode, *name = rest.split(None, 3)
         major, minor = (int(number, 16) for number in device.split(b":"))
         yield _SharedMapping(
             begin,
             end - begin,
+            int(offset, 16),
             os.makedev(major, minor),
             int(inode),
             name[0].decode(errors="replace") if name else "",
