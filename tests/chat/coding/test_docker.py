@@ -11,6 +11,7 @@ from cellblock import ContainerEngineUnavailable, ImageUnavailable
 from cellblock.chat import ConversableAgent, UserProxyAgent
 from cellblock.chat.code_utils import execute_code, is_docker_running
 from cellblock.chat.coding import CodeBlock, DockerCommandLineCodeExecutor
+from cellblock.chat.coding.docker_commandline_code_executor import container_options
 from cellblock.chat.coding.jupyter import DockerJupyterServer, JupyterCodeExecutor
 from tests.chat.console import console
 from tests.containers import docker_engine
@@ -65,6 +66,24 @@ def test_the_container_is_removed_by_stop(image: str, tmp_path: Path) -> None:
     executor.stop()
     listed = docker_engine.shared_engine().docker("ps", "--all", "--format", "{{.Names}}")
     assert name not in listed.split()
+
+
+def test_options_of_the_container_have_the_names_of_ag2() -> None:
+    gpus = [{"Count": -1, "Capabilities": [["gpu"]]}]
+    given = {
+        "environment": ["A=1", "B=2=3"],
+        "device_requests": gpus,
+        "volumes": {"/data": {"bind": "/data", "mode": "ro"}},
+        "network_mode": "none",
+    }
+    assert container_options(given) == {
+        "environment": {"A": "1", "B": "2=3"},
+        "device_requests": gpus,
+        "extra_volumes": {"/data": {"bind": "/data", "mode": "ro"}},
+        "network": "none",
+    }
+    with pytest.raises(TypeError, match="are not offered: entrypoint, tty"):
+        DockerCommandLineCodeExecutor(container_create_kwargs={"tty": True, "entrypoint": "sh"})
 
 
 def test_without_an_engine_the_constructor_fails(no_engine: None, tmp_path: Path) -> None:
