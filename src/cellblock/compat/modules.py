@@ -91,6 +91,12 @@ _VERSION_2: dict[str, dict[str, str]] = {
         "chat": "Agent ChatResult ConversableAgent OpenAIWrapper register_function"
     },
     # AG2 0.9
+    "autogen.environments": {
+        "chat.tools.python_code_tool": (
+            "DockerPythonEnvironment SystemPythonEnvironment WorkingDirectory"
+        )
+    },
+    "autogen.tools.experimental": {"chat.tools.python_code_tool": "PythonCodeExecutionTool"},
     "autogen.agentchat.group": {
         "chat.handoffs": " ".join([_TARGETS, *_CONDITIONS.values()]),
         "chat.tools.context_variables": "ContextVariables",

@@ -89,6 +89,11 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.coding.func_with_reqs": {"Use format_functions_for_prompt.": "P T to_stub"},
     "autogen.coding.kubernetes": {"Use DockerCommandLineCodeExecutor.": "*"},
     "autogen.coding.utils": {"Executors do this themselves.": "*"},
+    "autogen.environments": {
+        "Use SystemPythonEnvironment, or an executor with virtual_env_context.": (
+            "VenvPythonEnvironment"
+        )
+    },
     "autogen.extensions": {"It is empty in AutoGen.": "*"},
     "autogen.formatting_utils": {"Print the text without colours.": "*"},
     "autogen.function_utils": {_FIXED_IN_CODE: "T"},
