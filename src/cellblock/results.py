@@ -90,8 +90,9 @@ class CodeResult:
     In the three texts, U+FFFD replaces bytes that are not UTF-8, NUL and the escape character.
 
     Paths are text, in results and in events. Those in the work folder that blocks created are
-    relative to it: `files`, `FileCreated.path`. The others are absolute: `code_file`,
-    `Display.files`. Only `output_files` contains `Path` objects, which are absolute.
+    relative to it: `files`, `FileCreated.path`. The others are absolute: `code_file` (but for a
+    container with a relative `work_dir`, as in AutoGen), `Display.files`. Only `output_files`
+    contains `Path` objects, which are absolute.
 
     Two results are equal if their exit code, output, files and output files are.
     """

@@ -16,6 +16,7 @@ import cellblock
 from cellblock import (
     BackendError,
     CodeResult,
+    CommandLineCodeResult,
     DockerCommandLineCodeExecutor,
     Limits,
     PackageError,
@@ -40,6 +41,19 @@ def result_of(code: str, language: str = "python", **options: Any) -> CodeResult
 def facts(executor: DockerCommandLineCodeExecutor, template: str) -> str:
     assert executor.container is not None
     return docker_engine.shared_engine().docker("inspect", "--format", template, executor.container)
+
+
+def test_a_code_file_in_a_relative_work_dir_has_a_relative_path(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coding").mkdir()
+    code = "# filename: a.py\nprint(1)"
+    result = result_of(code, image=image, work_dir="coding")
+    assert isinstance(result, CommandLineCodeResult)
+    assert (result.output, result.code_file) == ("1\n", "coding/a.py")
+    result = result_of("<!-- filename: a.html -->", "html", image=image, work_dir="coding")
+    assert result.output == "Code saved to coding/a.html\n"
 
 
 # what blocks may do

@@ -56,14 +56,16 @@ def place_code_file(
     return CodeFile(name, False, workspace.write_temporary(name, code))
 
 
-def events_of_saved_block(workspace: Workspace, number: int, file: CodeFile) -> list[Event]:
-    """Return the events of a block that is saved and not run."""
+def events_of_saved_block(
+    workspace: Workspace, number: int, file: CodeFile, path: str
+) -> list[Event]:
+    """Return the events of a block that is saved and not run. `path` is shown for its file."""
     changes = list[tuple[str, int]]()
     if not file.has_own_name:
         workspace.mark_finished(file.name)
     elif is_startup_file(file.name):
         changes = workspace.list_changes(file.written_at, exclude=file.name)
-    text = f"Code saved to {workspace.absolute_path(file.name)}\n"
+    text = f"Code saved to {path}\n"
     return [
         Output(number, "stdout", text),
         *(FileCreated(number, path, size) for path, size in changes),

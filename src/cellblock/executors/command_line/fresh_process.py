@@ -53,10 +53,10 @@ async def run_block(
         yield Started(number, block.language)
         yield Ended(number, 1, "error", message=error.output)
         return
-    code_file = workspace.absolute_path(file.name)
+    code_file = place.shown_path(file.name)
     yield Started(number, block.language, code_file)
     if action == "save":
-        for event in events_of_saved_block(workspace, number, file):
+        for event in events_of_saved_block(workspace, number, file, code_file):
             yield event
         return
     try:

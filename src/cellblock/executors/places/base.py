@@ -136,6 +136,10 @@ class Place(ABC):
         """Return the path of the file `name` in the work folder, as the backend sees it."""
         return self.workspace.absolute_path(name)
 
+    def shown_path(self, name: str) -> str:
+        """Return the path of the file `name` in the work folder, as results show it."""
+        return self.workspace.absolute_path(name)
+
     # implemented by subclasses
 
     @abstractmethod

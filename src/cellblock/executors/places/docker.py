@@ -286,6 +286,13 @@ class DockerPlace(Place):
         """See `Place`."""
         return f"{self.inner_work_dir}/{name}"
 
+    def shown_path(self, name: str) -> str:
+        """See `Place`. With a relative `work_dir` it is relative too, as in AutoGen."""
+        folder = self.settings.work_dir
+        if folder is None or folder.is_absolute():
+            return super().shown_path(name)
+        return str(folder / name)
+
     async def frames(
         self, request: BlockRequest, token: Token | None = None, on_input: OnInput | None = None
     ) -> AsyncGenerator[Frame, None]:
