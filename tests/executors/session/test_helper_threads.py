@@ -91,6 +91,32 @@ def test_a_monitor_that_code_has_changed_does_not_block_the_session(hurried: Liv
     assert hurried.run_ok("x") == "1"
 
 
+# logging
+
+
+def test_a_listener_of_logging_goes_on_in_all_copies(live: LiveSession) -> None:
+    first = live.run(
+        "import logging.handlers, queue\nrecords, seen = queue.Queue(), []\n"
+        "class Handler(logging.Handler):\n  def emit(self, record): seen.append(record.msg)\n"
+        "listener = logging.handlers.QueueListener(records, Handler())\nlistener.start()\n"
+        "log = logging.getLogger('x'); log.addHandler(logging.handlers.QueueHandler(records))\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "pool = ThreadPoolExecutor(1); pool.submit(abs, 1).result()\n"
+        "def use(text): log.warning(text); records.join(); return seen\n"
+    )
+    assert first.notice == ""
+    checkpoint = live.checkpoint()
+    assert live.run_ok("use('a')") == "['a']"
+    with forked(live) as (branch,):
+        assert branch.run_ok("use('b')") == "['a', 'b']"
+    live.crash()
+    assert live.run_ok("use('c')") == "['a', 'c']"
+    live.restore(checkpoint)
+    assert live.run_ok("use('d')") == "['d']"
+    live.run_ok("listener.stop(); listener.start(); listener.stop()")
+    assert live.run_ok("listener._thread") == ""
+
+
 # semaphores
 
 LOCKS = """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from ...linux import process_tree
 _STOP_EVENTS = {
     ("tqdm._monitor", "TMonitor"): "was_killed",  # redraws bars; each new bar checks that one runs
 }
+_stopped_listeners: list[Any] = []  # of logging, until the next block
 _GRACE = 0.5  # seconds; the thread may be drawing, or wait for a lock
 _POLL_INTERVAL = 0.0002
 
@@ -35,12 +37,26 @@ def end_helper_threads() -> None:
     if found or ending:
         join_threads([*(thread for thread, _ in found), *ending], time.monotonic() + _GRACE)
     _end_loky_workers()
+    _stop_listeners()
     _end_idle_workers()
+
+
+def restart_listeners() -> None:
+    """Start again what the last `end_helper_threads` has stopped in this process or its parent."""
+    while _stopped_listeners:
+        listener = _stopped_listeners.pop()
+        if listener._thread is None:  # user code has not started it meanwhile
+            listener.start()
 
 
 def is_helper(thread: object) -> bool:
     """Return True if `end_helper_threads` ends `thread`, or waits for its end."""
-    return bool(_stop_event(thread)) or _is_ending(thread) or _executor_of_idle(thread) is not None
+    return (
+        bool(_stop_event(thread))
+        or _is_ending(thread)
+        or _executor_of_idle(thread) is not None
+        or _listener_of(thread) is not None
+    )
 
 
 def join_threads(threads: Iterable[Any], deadline: float) -> None:
@@ -128,6 +144,35 @@ def _end_workers(executor: Any, workers: list[threading.Thread]) -> None:
             executor._idle_semaphore = threading.Semaphore(0)
             while not executor._threads and not executor._work_queue.empty():
                 executor._work_queue.get_nowait()  # the worker's sign to end
+
+
+def _listener_of(thread: Any) -> Any:
+    """Return the idle `logging.handlers.QueueListener` whose thread this is, else None."""
+    kind: Any = getattr(sys.modules.get("logging.handlers"), "QueueListener", None)
+    listener: Any = getattr(getattr(thread, "_target", None), "__self__", None)
+    if kind is None or not isinstance(listener, kind) or listener._thread is not thread:
+        return None
+    records: Any = listener.queue
+    is_idle = type(records) is queue.Queue and records.unfinished_tasks == 0
+    return listener if is_idle else None
+
+
+def _stop_listeners() -> None:
+    """Stop the idle listeners of logging if no other Python thread would prevent a copy."""
+    own = threading.get_ident()
+    found = {
+        thread: _listener_of(thread) for thread in threading.enumerate() if thread.ident != own
+    }
+    if not all(found[thread] or _executor_of_idle(thread) for thread in found):
+        return
+    ending = [thread for thread in found if found[thread]]
+    for thread in ending:
+        found[thread].enqueue_sentinel()
+    join_threads(ending, time.monotonic() + _GRACE)
+    for thread in ending:
+        if not thread.is_alive():
+            found[thread]._thread = None
+            _stopped_listeners.append(found[thread])
 
 
 def _end_loky_workers() -> None:

@@ -37,6 +37,7 @@ from ...session_orders import (
 )
 from . import (
     fork_state,
+    helper_threads,
     hidden_children,
     library_settings,
     native_threads,
@@ -192,6 +193,7 @@ class Session:
         self._interrupted = False
         self._restore_streams()
         native_threads.restart_pools()
+        helper_threads.restart_listeners()
         try:
             try:
                 _set_signal(_SIGINT, self._on_interrupt)
