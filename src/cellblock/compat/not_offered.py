@@ -172,6 +172,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
     },
     "autogen_ext.auth": {"Pass api_key, or a token provider of the service's SDK.": "*"},
     "autogen_ext.cache_store": {_DISK_STORE: "redis"},
+    "autogen_ext.cache_store.diskcache": {_USE_CONFIGURATION: "DiskCacheStoreConfig T"},
     "autogen_ext.cache_store.redis": {_DISK_STORE: "*"},
     "autogen_ext.code_executors": {
         "Use cellblock.SandboxCommandLineCodeExecutor, which needs no container engine.": (
@@ -191,6 +192,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
         ),
         _USE_BASE_URL: "AnthropicBedrockChatCompletionClient BedrockInfo",
     },
+    "autogen_ext.models.anthropic.config": {_USE_CONFIGURATION: "*"},
     **{
         f"autogen_ext.models.{service}": {_USE_BASE_URL: "*"}
         for service in ("azure", "llama_cpp", "ollama", "semantic_kernel")
