@@ -55,7 +55,7 @@ UNTYPED_DICTIONARIES = {
     "tools": 12,
 }
 # What a live session needs of the Python that runs the blocks; imported there, on first use.
-RUNTIME_EXTRAS = {"shell.py": {"IPython", "traitlets"}, "values.py": {"pyarrow"}}
+RUNTIME_EXTRAS = {"shell.py": {"IPython", "jedi", "traitlets"}, "values.py": {"pyarrow"}}
 
 # The tests of modules that none imports, and that no file or folder of tests/ mirrors: they are
 # reached through the public names, commands and servers that use them.

@@ -184,7 +184,7 @@ class Shell:
     def _complete_new_code(self, code: str) -> list[str]:
         """Return the completions that jedi finds in code that has not run."""
         try:
-            import jedi
+            import jedi  # which IPython brings
 
             interpreter: Any = jedi.Interpreter(code, [self.variables])
             found = interpreter.complete()[:_MAX_COMPLETIONS]
