@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -143,9 +144,10 @@ def command(**options: Any) -> int:
     import asyncio
 
     from .command import run_at_terminal, run_once
+    from .project_folder import with_project_folder
 
     if has_terminal():
-        return asyncio.run(run_at_terminal(settings))
+        return asyncio.run(run_at_terminal(with_project_folder(settings, os.environ)))
     return asyncio.run(run_once(_with_task(settings)))
 
 

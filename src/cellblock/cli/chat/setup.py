@@ -38,6 +38,7 @@ from .model.choice import find_price, make_client
 from .model.prices import describe_usage
 from .model.system_prompt import system_prompt
 from .output import ChatOutput
+from .project_folder import read_rules
 from .settings import LATEST, ChatSettings
 from .transcripts.chat_locks import ChatLocks
 from .transcripts.entries import (
@@ -162,7 +163,9 @@ class ChatSetup:
         ask: AsksPerson | None,
     ) -> Conversation:
         """Return the conversation of its parts."""
-        prompt = system_prompt(self.settings, is_live=executor.is_live)
+        rules, note = read_rules(self.folder)
+        self.output.note(note)
+        prompt = system_prompt(self.settings, is_live=executor.is_live, rules=rules)
         is_recorded = self.settings.demo and ask is None
         mode = "never" if is_recorded else self.settings.approve
         own_files = OwnFiles(self.folder, files_of_blocks(self.transcript.entries))

@@ -11,6 +11,7 @@ _TASK = (
     "invent output: write the code, end your message, and wait for the result. Correct your code "
     "if it fails. When the task is done, answer the user in a few sentences without any code block."
 )
+_RULES = "The file AGENTS.md in the current folder has these instructions for you:"
 _LIVE = (
     "Variables and imports of Python blocks are kept from one block to the next, as in a notebook. "
     "Plots and other rich results that a block displays are shown to the user."
@@ -21,8 +22,8 @@ _FRESH = (
 )
 
 
-def system_prompt(settings: ChatSettings, *, is_live: bool) -> str:
-    """Return the system message."""
+def system_prompt(settings: ChatSettings, *, is_live: bool, rules: str = "") -> str:
+    """Return the system message. `rules` are what AGENTS.md of the work folder says."""
     has_network = settings.network or settings.executor == "local"
     parts = [
         _TASK,
@@ -36,4 +37,5 @@ def system_prompt(settings: ChatSettings, *, is_live: bool) -> str:
         parts.append(f"These packages are installed: {', '.join(settings.packages)}.")
     if settings.timeout is not None:
         parts.append(f"A block is stopped after {settings.timeout:g} seconds.")
-    return " ".join(parts)
+    prompt = " ".join(parts)
+    return f"{prompt}\n\n{_RULES}\n\n{rules}" if rules else prompt
