@@ -57,8 +57,11 @@ async def test_a_full_queue_refuses_and_a_cancelled_run_leaves_it() -> None:
     first = asyncio.create_task(_run(queue, ONE, order, gate))
     second = asyncio.create_task(_run(queue, ONE, order, gate))
     await _settle()
-    with pytest.raises(TooManyRuns):
-        await _run(queue, ONE, order, gate)
+    for mean_seconds, retry_after in ((0.0, 1), (20.0, 20), (1000.0, 60)):
+        queue.mean_seconds = mean_seconds
+        with pytest.raises(TooManyRuns) as refused:
+            await _run(queue, ONE, order, gate)
+        assert refused.value.retry_after == retry_after
     second.cancel()
     await asyncio.wait([second])
     third = asyncio.create_task(_run(queue, ONE, order, gate))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator
 
 from ..owners import Owner
 from ..refusals import Draining, TooManyRuns
+
+_WEIGHT = 0.1  # of the newest run in the mean
+_MAX_RETRY_SECONDS = 60
 
 
 class RunQueue:
@@ -27,6 +31,7 @@ class RunQueue:
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_closed = False
+        self.mean_seconds = 0.0  # that a run takes, of the last ones
 
     @property
     def running_count(self) -> int:
@@ -53,11 +58,13 @@ class RunQueue:
     @contextlib.asynccontextmanager
     async def admit(self, owner: Owner) -> AsyncGenerator[None]:
         """Admit a run for the time of the context. Raise `TooManyRuns` if the queue is full."""
-        limit = self._running_limit(owner) + self._max_queued
-        if self._admitted[owner.id] >= limit:
+        at_once = self._running_limit(owner)
+        if (count := self._admitted[owner.id]) >= at_once + self._max_queued:
             raise TooManyRuns(
-                f"This key already has {self._admitted[owner.id]} runs waiting or running. "
-                "Try again when one of them has ended."
+                f"This key already has {count} runs waiting or running. Try again when one of them "
+                "has ended.",
+                # About when half of its queue has had its turn.
+                min(_MAX_RETRY_SECONDS, round(self.mean_seconds * count / at_once / 2)),
             )
         self._admitted[owner.id] += 1
         self._is_empty.clear()
@@ -80,9 +87,11 @@ class RunQueue:
             self._running[owner.id] += 1
         else:
             await self._wait(owner)
+        started = time.monotonic()
         try:
             yield
         finally:
+            self.mean_seconds += _WEIGHT * (time.monotonic() - started - self.mean_seconds)
             _decrease(self._running, owner.id)
             self._start_next()
 
