@@ -36,6 +36,8 @@ def test_a_cluster_gives_the_same_verdicts_even_if_a_node_is_lost(tmp_path: Path
     status, notes = found["command"]
     assert status == 1, notes
     assert found["resumed by the command"] == expected
+    note, outcome = found["waited"]
+    assert (outcome, "needs a whole CPU of a node, and 0.5 CPUs" in note) == ("passed", True), note
     assert "No Ray cluster can be reached at '127.0.0.1:1'" in found["no cluster"]
 
 

@@ -8,6 +8,8 @@ elsewhere. See https://docs.ray.io/en/latest/ray-core/tasks.html.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections import deque
 from types import TracebackType
@@ -24,6 +26,8 @@ _MAX_PROGRAMS = 32  # of one task
 _PER_CPU = 2  # tasks: one waits for each that runs, which also tells an autoscaler of the load
 _RUNS_PER_CPU = 2  # programs that a task judges at a time: starting one also waits
 _CPU_COUNT_SECONDS = 2.0  # for which a number of CPUs is believed
+_SILENT_SECONDS = 30.0  # without an ended task, until it is said what they wait for
+_log = logging.getLogger(__name__)
 
 _pools: dict[str, WorkerPool] = {}  # at most one: see `_pool_of_process`
 
@@ -53,6 +57,8 @@ class RayPool:
         self._seconds = _TASK_SECONDS  # a program takes, as far as is known
         self._known_cpus, self._known_at = 1, float("-inf")
         self._must_disconnect = False
+        self._ended = 0  # tasks
+        self._watching: asyncio.Task[None] | None = None
         self._judge_on_node: Any = None
         self._saved_settings: Any = None
 
@@ -71,6 +77,7 @@ class RayPool:
         }
         self._judge_on_node = self._ray.remote(**options)(_judge_on_node)
         self._saved_settings = self._ray.put(self._settings)
+        self._watching = asyncio.create_task(self._say_when_nothing_ends())
         return self
 
     async def __aexit__(
@@ -82,8 +89,9 @@ class RayPool:
         for reference, task in self._running.items():
             self._ray.cancel(reference)
             task.cancel()
-        if self._running:
-            await asyncio.wait(list(self._running.values()))
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching, *self._running.values()})
         if self._must_disconnect:
             await asyncio.to_thread(self._ray.shutdown)
 
@@ -93,6 +101,23 @@ class RayPool:
         self._waiting.append((program, future))
         self._start_tasks()
         return await future
+
+    async def _say_when_nothing_ends(self) -> None:
+        """Log what tasks may wait for, which Ray does not say, as often as none of them ends."""
+        while True:
+            before, had_tasks = self._ended, bool(self._running)
+            await asyncio.sleep(_SILENT_SECONDS)
+            if had_tasks and self._ended == before:
+                free = dict[str, float]()
+                with contextlib.suppress(Exception):  # the tasks themselves report what failed
+                    free = await asyncio.to_thread(self._ray.available_resources)
+                _log.warning(
+                    "No task has ended for %g s. Each one needs a whole CPU of a node, and %g CPUs "
+                    "of the cluster are free. Sessions of `cellblock serve --ray` and other jobs "
+                    "hold theirs until they end.",
+                    _SILENT_SECONDS,
+                    free.get("CPU", 0),
+                )
 
     def _max_tasks(self) -> int:
         if self._cpus is not None:
@@ -133,6 +158,7 @@ class RayPool:
             self._seconds = max(1e-4, sum(each.wall_seconds for each in verdicts) / len(verdicts))
         finally:
             del self._running[reference]
+            self._ended += 1
         for (_, future), verdict in zip(jobs, verdicts, strict=True):
             if not future.done():
                 future.set_result(verdict)

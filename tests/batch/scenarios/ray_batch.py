@@ -7,13 +7,14 @@ became of them, by the name of the run.
 import asyncio
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import ray
 
-from cellblock.batch import JudgeLimits, Program, run_many
+from cellblock.batch import JudgeLimits, Program, ray_pool, run_many
 from cellblock.errors import BackendError
 from cellblock.sync import run_many as run_many_sync
 
@@ -48,6 +49,25 @@ async def stop_early(address):
     FOUND["is connected"] = ray.is_initialized()
 
 
+def say_what_is_waited_for(address):
+    """A session holds a part of the only CPU until the note has come."""
+    ray.init(address, log_to_driver=False)
+    group = ray.util.placement_group([{"CPU": 0.5}])
+    ray.get(group.ready())
+    notes, handler = [], logging.Handler()
+
+    def emit(note):
+        notes.append(note.getMessage())
+        ray.util.remove_placement_group(group)
+
+    handler.emit = emit
+    logging.getLogger("cellblock.batch").addHandler(handler)
+    ray_pool._SILENT_SECONDS = 1.0
+    (verdict,) = run_many_sync([Program(id="1", code="")], limits=LIMITS, cluster=address)
+    FOUND["waited"] = [notes[0], verdict.outcome]
+    ray.shutdown()
+
+
 record("on this machine", run_many_sync(PROGRAMS, limits=LIMITS))
 try:
     list(run_many_sync(PROGRAMS, cluster="127.0.0.1:1"))
@@ -62,5 +82,6 @@ argv += ["--cpu-seconds", "20", "--wall-seconds", "600", "--ray", cluster.addres
 done = subprocess.run(argv, capture_output=True, text=True)
 FOUND["command"] = [done.returncode, done.stderr]
 record("resumed by the command", run_many_sync(PROGRAMS, limits=LIMITS, journal="journal"))
+say_what_is_waited_for(cluster.address)
 cluster.stop()
 print(json.dumps(FOUND))
