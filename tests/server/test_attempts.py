@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
 from cellblock.server.doors.sandbox_fusion.attempts import Attempts
+from cellblock.server.doors.sandbox_fusion.routes import sandbox_fusion_routes
+from cellblock.server.http.request_log import RequestLog
+from cellblock.server.http.services import Services
+from cellblock.server.owners import ANONYMOUS
 from cellblock.server.refusals import NotInTime
+from cellblock.server.sessions.store import SessionStore
+from cellblock.server.settings import ServedSettings
 
 pytestmark = pytest.mark.anyio
 _LONG = 1000.0
@@ -88,6 +97,23 @@ async def test_work_that_no_attempt_asks_for_again_ends(monkeypatch: pytest.Monk
         await asyncio.sleep(0)
     work.may_end.set()
     assert await attempts.result("a", work.run, _LONG) == 2
+
+
+async def test_a_program_that_no_attempt_would_see_is_refused_with_the_time_to_wait() -> None:
+    store = SessionStore(ServedSettings(max_running=1, max_queued=10_000))
+    app = Starlette(routes=sandbox_fusion_routes(Services(store)))
+    app.state.stall_seconds = 1.0
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(50 * store.factory.program_places):
+            await stack.enter_async_context(store.queue.admit(ANONYMOUS))
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server")
+        await stack.enter_async_context(client)
+        body = {"code": "", "language": "python", "run_timeout": 1, "compile_timeout": 1}
+        store.queue.mean_seconds = 1000.0  # each leaves its place after 2 s: all after 100 s
+        app.add_middleware(RequestLog)
+        answer = await client.post("/run_code", json=body)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "90"), answer.text
+    assert answer.json()["error"]["code"] == "TooManyRequests"
 
 
 async def test_an_equal_request_that_comes_soon_is_no_retry(

@@ -43,6 +43,10 @@ class RunQueue:
         """How many admitted runs have not started."""
         return self._admitted.total() - self._running.total()
 
+    def admitted_of(self, owner: Owner) -> int:
+        """Return how many runs of a key wait or run."""
+        return self._admitted[owner.id]
+
     async def wait_until_empty(self) -> None:
         """Wait until no run is active or waits."""
         await self._is_empty.wait()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-_LONG_SECONDS = 2.0
+LONG_SECONDS = 2.0
 
 
 class CpuPlace:
     """One of the `free` places. The context waits for it and holds it until `leave`.
 
-    A program that takes `_LONG_SECONDS` leaves its place and continues: one that loops or sleeps
+    A program that takes `LONG_SECONDS` leaves its place and continues: one that loops or sleeps
     must not hold up those that wait.
     """
 
@@ -20,7 +20,7 @@ class CpuPlace:
 
     async def __aenter__(self) -> None:
         await self._free.acquire()
-        self._timer = asyncio.get_running_loop().call_later(_LONG_SECONDS, self.leave)
+        self._timer = asyncio.get_running_loop().call_later(LONG_SECONDS, self.leave)
 
     async def __aexit__(self, *_error: object) -> None:
         self.leave()

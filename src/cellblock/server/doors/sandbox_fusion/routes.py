@@ -23,17 +23,18 @@ from ...http.disconnect import run_while_connected
 from ...http.endpoints import Endpoints, json_error
 from ...http.services import Services
 from ...owners import Owner
-from ...refusals import FileMissing, InvalidRequest
+from ...refusals import FileMissing, InvalidRequest, TooManyRuns
 from ...sessions.files import split_name
 from ...sessions.fresh_runs import Execute, fresh_programs
 from ...sessions.session_files import SessionFiles, read_all
 from .attempts import Attempts
-from .cpu_place import CpuPlace
+from .cpu_place import LONG_SECONDS, CpuPlace
 from .messages import RunCodeRequest, answer, command_result, limits_reached
 
 _STDIN = ".stdin"
 _MAX_BYTES = 64 * MIB  # of the output, or of a file, in an answer
 _CHECK_SECONDS = 10.0
+_ATTEMPTS = 3  # of clients such as verl
 
 
 def sandbox_fusion_routes(services: Services) -> list[BaseRoute]:
@@ -65,6 +66,7 @@ class ProgramRuns:
     async def _run(
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> Response:
+        self._check_queue(owner, body)
         place = CpuPlace(self._free_places)
         async with fresh_programs(self._store, owner, body.language, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
@@ -74,6 +76,18 @@ class ProgramRuns:
             ended = await _compile_and_run(execute, body, toolchain)
             place.leave()
             return JSONResponse(await _answer(session.files, ended, body.fetch_files))
+
+    def _check_queue(self, owner: Owner, body: RunCodeRequest) -> None:
+        """Raise `TooManyRuns` if the queue of the key is too long for all attempts of a client."""
+        queue = self._store.queue
+        each = min(queue.mean_seconds, LONG_SECONDS) / self._store.factory.program_places
+        waiting = queue.admitted_of(owner)
+        if (expected := each * waiting) > _ATTEMPTS * body.answer_seconds:
+            raise TooManyRuns(
+                f"{waiting} programs of this key wait, for about {expected:.0f} s. Send the "
+                "request again later.",
+                round(expected - body.answer_seconds),
+            )
 
     async def _is_installed(self, owner: Owner, name: str, execute: Execute) -> bool:
         if (owner.id, name) not in self._installed:
