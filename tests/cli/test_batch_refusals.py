@@ -75,7 +75,10 @@ def test_a_data_set_in_a_compressed_file_names_the_format(
 ) -> None:
     problem = {"task_id": "HumanEval/0", "prompt": "", "canonical_solution": ""}
     cases = {
-        "problems.jsonl.gz": (gzip.compress(json.dumps(problem).encode()), "add --format humaneval;"),
+        "problems.jsonl.gz": (
+            gzip.compress(json.dumps(problem).encode()),
+            "add --format humaneval;",
+        ),
         "other.gz": (b"no archive", "cannot be read: Not a gzipped file"),
         "cut.gz": (gzip.compress(json.dumps(problem).encode())[:20], "cannot be read: "),
     }

@@ -1,4 +1,4 @@
-"""The magics of IPython that need the person's files, editor or clipboard: none are in the sandbox."""
+"""IPython's magics that need the person's files, editor or clipboard, which the sandbox lacks."""
 
 from __future__ import annotations
 
