@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ...fences import has_tag
 from ...visible_text import visible
+from .folding import TAIL_LINES
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})([^`\n]*)$")
 _MAYBE_FENCE = re.compile(r"[ \t>]*(?:`{0,2}|~{0,2})$")
@@ -22,7 +23,6 @@ _WHOLE_LINE = re.compile(r"#{1,6} |\|")
 _INDENTED = re.compile(r"    |\t")
 _THINK = re.compile(r"</?think>")
 _MIN_WIDTH = 20
-_TAIL_LINES = 6  # of a long block
 
 
 def highlight(code: str, language: str) -> Text:
@@ -89,7 +89,7 @@ class AnswerText:
         """
         self._code_lines = code_lines
         self._line_count = 0  # of the block
-        self._tail = deque[Text](maxlen=_TAIL_LINES)  # of the block, not shown yet
+        self._tail = deque[Text](maxlen=TAIL_LINES)  # of the block, not shown yet
         self._width = max(width, _MIN_WIDTH)
         self._rest = ""  # of the line that is not printed yet
         self._is_line_start = True

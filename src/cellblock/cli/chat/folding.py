@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-_TAIL_LINES = 6
+TAIL_LINES = 6
 _MIN_HEAD_LINES = 10
 _OTHER_LINES = 12  # of the screen, for the tail and what surrounds it
 
@@ -14,13 +14,18 @@ def head_lines(rows: int) -> int:
     return max(_MIN_HEAD_LINES, rows - _OTHER_LINES)
 
 
+def is_folded(code: str, rows: int) -> bool:
+    """Return True if a part of `code` is not shown on a screen of `rows`."""
+    return code.count("\n") + 1 > head_lines(rows) + TAIL_LINES
+
+
 class FoldedOutput:
     """Pass on the first rows of a text, and hold back the rest. See `head_lines`."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self._room, self._columns = head_lines(rows), max(1, columns)
         self._open = 0  # characters of the last line shown, if it goes on
-        self._held = deque[str](maxlen=_TAIL_LINES + 1)  # the last lines
+        self._held = deque[str](maxlen=TAIL_LINES + 1)  # the last lines
         self._count = 0
 
     @property
@@ -55,7 +60,7 @@ class FoldedOutput:
 
     def end(self) -> tuple[int, str]:
         """Return how many lines stay folded, and the text after them. Begin again."""
-        tail = list(self._held)[-_TAIL_LINES:]
+        tail = list(self._held)[-TAIL_LINES:]
         folded = self._count - len(tail)
         self._held.clear()
         self._count = 0
