@@ -82,7 +82,7 @@ def test_the_time_limit_of_a_sandbox_holds_where_the_framework_names_none(
 
 
 def test_every_adapter_is_tested() -> None:
-    helpers = {"__init__", "box_argument", "host_functions", "stopping"}
+    helpers = {"__init__", "box_argument", "host_functions", "plain_values", "stopping"}
     modules = {path.stem for path in (ROOT / "src/cellblock/integrations").glob("*.py")} - helpers
     others = {"anthropic_worker": "managed-agents", "inspect_ai": "inspect"}
     assert {others.get(name, name.replace("_", "-")) for name in modules} <= ADAPTERS.keys()

@@ -232,7 +232,7 @@ def test_server_writes_the_file_of_a_block(
     assert list(tmp_path.iterdir()) == []
 
 
-def taken(*_: object) -> str:
+def taken(*_: object, **_named: object) -> str:
     return "taken.py"
 
 

@@ -76,7 +76,7 @@ class BoxConfig(BaseModel, frozen=True, extra="allow"):
         return self
 
     @model_serializer(mode="wrap")
-    def _given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _given(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Leave out what was not given: not every box has all of it."""
         names = self.model_fields_set | self.not_of_box
         return {name: value for name, value in dump(self).items() if name in names}

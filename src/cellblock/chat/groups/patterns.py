@@ -409,7 +409,11 @@ def _join(agent: ConversableAgent, chat: PatternChat) -> None:
         agent.register_hook("update_agent_state", _offer_handoffs)
         hide = functools.partial(_without_transfers, agent)
         agent.register_hook("process_all_messages_before_reply", hide)
-        agent.register_hook("a_process_all_messages_before_reply", hide)
+
+        async def a_hide(messages: list[ChatMessage]) -> list[ChatMessage]:
+            return hide(messages)
+
+        agent.register_hook("a_process_all_messages_before_reply", a_hide)
         agent.register_reply([Agent, None], _hand_off_by_context)
     agent.group_chat = chat
 
