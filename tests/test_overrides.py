@@ -25,6 +25,8 @@ from cellblock import (
     sync,
 )
 from cellblock.agents import CodeExecutorAgent
+from cellblock.batch.judge import judge
+from cellblock.batch.programs import JudgeLimits, Program
 from cellblock.chat import coding
 from cellblock.chat.coding import jupyter
 from cellblock.models import ReplayChatCompletionClient
@@ -78,6 +80,29 @@ def test_helpers_of_a_class_are_no_overrides() -> None:
             return result
 
     assert issubclass(Own, CodeExecutor)
+
+
+def test_what_only_another_new_method_uses_is_never_called() -> None:
+    def describe(executor: Any) -> object:
+        return executor._execute_code_dont_check_setup
+
+    filters = {"_execute_code_dont_check_setup": ignore, "describe": describe}
+    with pytest.raises(TypeError, match="_execute_code_dont_check_setup would be ignored"):
+        type("My", (LocalCommandLineCodeExecutor,), filters)
+
+
+async def test_a_method_that_is_set_on_a_class_is_an_override(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> CommandLineCodeResult:
+        return CommandLineCodeResult(1, "refused")
+
+    monkeypatch.setattr(LocalCommandLineCodeExecutor, "execute_code_blocks", refuse)
+    async with LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        await CodeExecutorAgent("a", executor).run(task="```sh\ntouch ran\n```")
+        with pytest.raises(ValueError, match="own execute_code_blocks would not be called"):
+            await judge(executor, Program(id="1", code="print(1)"), JudgeLimits())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from ..events import Usage
 from ..executors.base import CodeExecutor
 from ..executors.command_line.base import CommandLineExecutor
 from ..executors.workspace.workspace import OutsideWorkspace
+from ..overrides import is_overridden
 from .cases import judge_cases
 from .function_run import judge_functions
 from .judgement import Judgement, describe_end
@@ -30,6 +31,10 @@ async def judge(executor: CodeExecutor, program: Program, limits: JudgeLimits) -
         raise ValueError(
             f"{executor!r} cannot judge programs, because each one needs a fresh process. "
             "Use a command-line executor, such as SandboxCommandLineCodeExecutor."
+        )
+    if is_overridden(executor, "execute_code_blocks"):
+        raise ValueError(
+            f"{executor!r} cannot judge programs: its own execute_code_blocks would not be called."
         )
     return await judge_runs(ProgramRuns(executor, limits), program)
 
