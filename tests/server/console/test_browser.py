@@ -278,8 +278,10 @@ def test_code_is_written_in_an_editor(server: Server, key: str, page: Any) -> No
 def test_tab_leaves_the_editor_after_escape(server: Server, key: str, page: Any) -> None:
     keyboard = _sign_in(page, server, key)
     keyboard.go_to("textbox", "Code")
+    page.locator(".cm-focused").wait_for()
     page.keyboard.press("Tab")
-    assert page.locator(".cm-line").inner_text() == " " * 4
+    while page.locator(".cm-line").inner_text() != " " * 4:
+        page.wait_for_timeout(10)
     page.keyboard.press("Control+Enter")
     assert page.locator("#announcement").text_content() == "There is no code to run."
     page.keyboard.press("Escape")
