@@ -7,13 +7,15 @@ have other names. Pure: no I/O.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import tinycss2
+from tinycss2.ast import WhitespaceToken
 
+MAX_CHARACTERS = 200_000  # of the styles of one output: more take seconds
 _FAMILIES = (
     "align background border break caption column columns counter flex font gap grid hyphens "
     "justify letter line list-style margin overflow padding page-break place quotes row table "
@@ -40,8 +42,21 @@ _FUNCTIONS = set(  # `font-color` does not exist, but great_tables writes it
     "lch linear-gradient max min minmax oklab oklch radial-gradient repeat "
     "repeating-linear-gradient rgb rgba var".split()
 )
-_PLAIN = {"whitespace", "comment", "ident", "string", "hash", "() block", "[] block"}
+_PLAIN = {"whitespace", "comment", "string", "hash", "() block", "[] block"}
+# Numbers of any size, with which `calc` reaches what negative numbers would.
+_ENDLESS = {"infinity", "-infinity", "nan"}
+# The tokens that are written: browsers read them as tinycss2 has read them.
+_IDENT = re.compile(r"--[\w-]+|-?[^\W\d][\w-]*")
+_UNIT = re.compile(r"(?!e(?:-|$))[^\W\d][\w-]*", re.IGNORECASE)
+_HASH = re.compile(r"[\w-]+")
+_STRING = re.compile(r"[^<\x00-\x09\x0b-\x1f\x7f\ud800-\udfff]*")
+_SPACE = {"whitespace", "comment"}
+_IN_SELECTORS = set[str](". : , > + ~ * = ^= $= *= ~= |=".split())
+_IN_QUERIES = set[str](": , > = /".split())
+_IN_VALUES = set[str](", / + - *".split())
 _WHOLE_PAGE = {"html", "body"}
+# A selector for a sibling of the element with the output: `x` is the name of an element.
+_SIBLING = re.compile(r"x[^ >+~]* *[+~]")
 # The form of the ids of pandas' Styler. Others could stand for elements of the client's page.
 _ID = re.compile(r"T_[\w-]{1,80}", re.ASCII)
 # The classes of pandas' tables. Others could be those of a client's dialogs and menus.
@@ -65,56 +80,142 @@ def _rename(name: str) -> str | None:
     return f"T_{name}" if _NAME.fullmatch(name) else None
 
 
-def clean_css(text: str, scope: str) -> tuple[str, bool]:
-    """Return the rules of a style sheet for what is in the element with the id `scope`.
+@dataclass(frozen=True)
+class _Declarations:
+    """The harmless part of declarations.
 
-    The second value says whether that is all that can be seen of it.
+    given   the properties that change how something looks, once for each time
+    kept    those of them that are in `text`
     """
-    try:
-        return _clean_rules(_parse_rules(text), scope)
-    except RecursionError:
-        return "", False
+
+    text: str = ""
+    given: list[str] = field(default_factory=list[str])
+    kept: list[str] = field(default_factory=list[str])
 
 
-@functools.lru_cache(maxsize=1000)
-def clean_declarations(text: str) -> str:
-    """Return the harmless part of the content of a rule or of a `style` attribute."""
-    try:
-        return _clean_body(_parse_declarations(text))
-    except RecursionError:
-        return ""
+_UNREAD = _Declarations(given=["?"])
 
 
-@functools.lru_cache(maxsize=1000)
-def list_visible_properties(text: str) -> list[str]:
-    """Return the properties that change how something looks, once for each time."""
-    return _list_visible(_parse_declarations(text))
+class StyleCleaner:
+    """Clean the style sheets and `style` attributes of one output.
+
+    If their texts have more than `MAX_CHARACTERS` together, what does not fit is taken out. Texts
+    that are equal are read once.
+    """
+
+    def __init__(self) -> None:
+        self._room = MAX_CHARACTERS
+        self._attributes = dict[str, _Declarations]()
+        self._kept = dict[str, list[str]]()
+
+    def clean_sheet(self, text: str, scope: str) -> tuple[str, bool]:
+        """Return the rules of a style sheet for what is in the element with the id `scope`.
+
+        The second value says whether that is all that can be seen of it.
+        """
+        if not self._has_room(text):
+            return "", False
+        try:
+            return _clean_rules(_parse_rules(text), scope)
+        except RecursionError:
+            return "", False
+
+    def clean_attribute(self, text: str) -> str:
+        """Return the harmless part of a `style` attribute."""
+        return self._read(text).text
+
+    def list_given(self, text: str) -> list[str]:
+        """Return the properties of an attribute that change how something looks."""
+        return self._read(text).given
+
+    def list_kept(self, text: str) -> list[str]:
+        """Return the same of an attribute that `clean_attribute` has returned."""
+        return self._kept.get(text, [])
+
+    def _read(self, text: str) -> _Declarations:
+        if (known := self._attributes.get(text)) is not None:
+            return known
+        if not self._has_room(text):
+            return _UNREAD
+        try:
+            cleaned = _clean_declarations(_parse_declarations(text))
+        except RecursionError:
+            cleaned = _UNREAD
+        self._attributes[text] = cleaned
+        self._kept[cleaned.text] = cleaned.kept
+        return cleaned
+
+    def _has_room(self, text: str) -> bool:
+        has_room = len(text) <= self._room
+        self._room -= len(text) if has_room else 0
+        return has_room
 
 
-def _clean_body(nodes: Iterable[Any]) -> str:
-    return "; ".join(filter(None, map(_clean_declaration, nodes)))
-
-
-def _list_visible(nodes: Iterable[Any]) -> list[str]:
-    names = (getattr(node, "lower_name", "?") for node in nodes)
-    return [name for name in names if not _UNSEEN_PROPERTY.fullmatch(name)]
+def _clean_declarations(nodes: Iterable[Any]) -> _Declarations:
+    texts, given, kept = list[str](), list[str](), list[str]()
+    for node in nodes:
+        name, text = getattr(node, "lower_name", "?"), _clean_declaration(node)
+        if text:
+            texts.append(text)
+        if not _UNSEEN_PROPERTY.fullmatch(name):
+            given.append(name)
+            kept += [name] if text else []
+    return _Declarations("; ".join(texts), given, kept)
 
 
 def _parse_rules(content: Any) -> list[Any]:
     parse: Any = tinycss2.parse_stylesheet if isinstance(content, str) else tinycss2.parse_rule_list
-    return parse(content, skip_comments=True, skip_whitespace=True)
+    return _without_comments(parse(content, skip_whitespace=True))
 
 
 def _parse_declarations(content: Any) -> list[Any]:
     parse: Any = tinycss2.parse_declaration_list
-    return parse(content, skip_comments=True, skip_whitespace=True)
+    return _without_comments(parse(content, skip_whitespace=True))
 
 
-def _serialize(nodes: Iterable[Any]) -> str:
-    """Return the text of nodes; "" if it could end the element `style`."""
+def _without_comments(nodes: Iterable[Any]) -> list[Any]:
+    # Not taken out by tinycss2, because comments in selectors and values separate tokens.
+    return [node for node in nodes if node.type != "comment"]
+
+
+class _UnknownTokenError(Exception):
+    """CSS has a token that browsers could read in another way, such as a string without an end."""
+
+
+def _serialize(nodes: Iterable[Any], literals: set[str]) -> str:
+    """Return the text of nodes; "" if not all their tokens are known to be harmless."""
     write: Any = tinycss2.serialize
-    text: str = write([node for node in nodes if node.type != "comment"])
-    return "" if "<" in text else " ".join(text.split())
+    try:
+        return write(list(_known_tokens(nodes, literals))).strip()
+    except _UnknownTokenError:
+        return ""
+
+
+def _known_tokens(nodes: Iterable[Any], literals: set[str]) -> Iterator[Any]:
+    for node in nodes:
+        if not _is_known(node, literals):
+            raise _UnknownTokenError
+        parts = _parts_of(node)
+        parts[:] = list(_known_tokens(parts, literals))
+        yield WhitespaceToken(0, 0, " ") if node.type in _SPACE else node
+
+
+def _is_known(node: Any, literals: set[str]) -> bool:
+    match node.type:
+        case "literal":
+            return node.value in literals
+        case "ident":
+            return _IDENT.fullmatch(node.value) is not None
+        case "hash":
+            return _HASH.fullmatch(node.value) is not None
+        case "string":
+            return _STRING.fullmatch(node.value) is not None
+        case "dimension":
+            return _UNIT.fullmatch(node.unit) is not None
+        case "function":
+            return _IDENT.fullmatch(node.name) is not None
+        case kind:
+            return kind in {*_SPACE, "number", "percentage", "() block", "[] block"}
 
 
 def _clean_rules(rules: list[Any], scope: str) -> tuple[str, bool]:
@@ -125,7 +226,7 @@ def _clean_rules(rules: list[Any], scope: str) -> tuple[str, bool]:
             text, is_whole = _clean_rule(rule, scope)
         elif rule.type == "at-rule" and rule.lower_at_keyword == "media" and rule.content:
             inner, is_whole = _clean_rules(_parse_rules(rule.content), scope)
-            if inner and (query := _serialize(rule.prelude)):
+            if inner and (query := _serialize(rule.prelude, _IN_QUERIES)):
                 text = f"@media {query} {{\n{inner}\n}}"
         elif rule.type == "at-rule":
             is_whole = rule.lower_at_keyword in _UNSEEN_RULES
@@ -137,12 +238,11 @@ def _clean_rules(rules: list[Any], scope: str) -> tuple[str, bool]:
 
 def _clean_rule(rule: Any, scope: str) -> tuple[str, bool]:
     selectors = [_limit_selector(selector, scope) for selector in _split_selectors(rule.prelude)]
-    declarations = _parse_declarations(rule.content)
-    body, before = _clean_body(declarations), _list_visible(declarations)
-    is_whole = all(selectors) and len(list_visible_properties(body)) == len(before)
-    if not body or not all(selectors):
+    body = _clean_declarations(_parse_declarations(rule.content))
+    is_whole = all(selectors) and body.kept == body.given
+    if not body.text or not all(selectors):
         return "", is_whole
-    return f"{', '.join(map(str, selectors))} {{ {body} }}", is_whole
+    return f"{', '.join(map(str, selectors))} {{ {body.text} }}", is_whole
 
 
 def _split_selectors(prelude: list[Any]) -> list[list[Any]]:
@@ -157,11 +257,35 @@ def _split_selectors(prelude: list[Any]) -> list[list[Any]]:
 
 def _limit_selector(nodes: list[Any], scope: str) -> str | None:
     """Return a selector for what is in `scope`, or None."""
-    selector = _serialize(_rename_in_selector(nodes))
-    first = re.match(r":root(?![\w-])|\w+(?![\w-])", selector)
-    if first is not None and first[0].lower() in (*_WHOLE_PAGE, ":root"):
-        return f"#{scope}{selector[first.end() :]}"
-    return f"#{scope} {selector}" if selector else None
+    nodes = _strip(nodes)
+    named = _count_page_tokens(nodes)
+    text = _serialize(_rename_in_selector(nodes[named:]), _IN_SELECTORS)
+    is_known = bool(text) or (named and len(nodes) == named)
+    outline = "".join(map(_outline, nodes[named:]))
+    between = "" if named and not outline.startswith(" ") else " "
+    if not is_known or _SIBLING.match(f"x{between}{outline}"):
+        return None
+    return f"#{scope}{between if text else ''}{text}"
+
+
+def _strip(nodes: list[Any]) -> list[Any]:
+    tokens = [index for index, node in enumerate(nodes) if node.type not in _SPACE]
+    return nodes[tokens[0] : tokens[-1] + 1] if tokens else []
+
+
+def _count_page_tokens(nodes: list[Any]) -> int:
+    """Return the number of tokens at the start of a selector that name the whole page."""
+    if nodes and nodes[0].type == "ident" and nodes[0].lower_value in _WHOLE_PAGE:
+        return 1
+    is_root = len(nodes) > 1 and nodes[0] == ":" and nodes[1].type == "ident"
+    return 2 if is_root and nodes[1].lower_value == "root" else 0
+
+
+def _outline(node: Any) -> str:
+    """Return the combinator that a token of a selector is, or a letter."""
+    if node.type in _SPACE:
+        return " "
+    return node.value if node.type == "literal" else "x"
 
 
 def _rename_in_selector(nodes: list[Any]) -> Iterator[Any]:
@@ -181,7 +305,7 @@ def _rename_in_selector(nodes: list[Any]) -> Iterator[Any]:
 def _clean_declaration(node: Any) -> str:
     if node.type != "declaration" or not _PROPERTY.fullmatch(name := node.lower_name):
         return ""
-    value = _serialize(node.value)
+    value = _serialize(node.value, _IN_VALUES)
     if not value or not _is_harmless(node.value, is_moving=bool(_MOVING.fullmatch(name))):
         return ""
     if name == "position" and value.lower() not in _POSITIONS:
@@ -201,9 +325,11 @@ def _is_harmless(nodes: Iterable[Any], *, is_moving: bool) -> bool:
 def _is_harmless_part(node: Any, *, is_moving: bool) -> bool:
     match node.type:
         case "number" | "percentage" | "dimension":
-            return not is_moving or node.value >= 0
+            return not (is_moving and node.representation.startswith("-"))
         case "literal":
             return not is_moving or node != "-"
+        case "ident":
+            return node.lower_value not in _ENDLESS
         case "function":
             return node.lower_name in _FUNCTIONS
         case kind:

@@ -8,22 +8,18 @@ no command that would bring back what was taken out.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import nh3
 
-from .css import (
-    clean_css,
-    clean_declarations,
-    list_visible_properties,
-    rename_class,
-    rename_id,
-)
+from .css import StyleCleaner, rename_class, rename_id
 from .tex import part_commands
 
 # Without `wbr`, across which clients read formulas.
@@ -56,6 +52,10 @@ _STYLE = re.compile(r"<style\b[^<>]*>((?:(?!<style\b).)*?)</style\s*>", re.IGNOR
 _TAG = re.compile(r"<([a-z][a-z0-9-]{0,30})", re.IGNORECASE)
 _ALL_SCHEMES = {"http", "https", "mailto", "data", "javascript", "file", "ftp", "blob", "vbscript"}
 _UNSEEN_CHARACTERS = re.compile(r"[\x00-\x20]+")  # browsers ignore them in addresses
+# With these, what an output draws could reach out of its place. Clients cut it off at the edge of
+# an element that no selector of the output names.
+_PLACING = re.compile(r' (?:style|dir)="')
+_FRAME = "overflow: auto; contain: content"
 # Without them, HTML looks as it did.
 _UNSEEN_TAGS = {"html", "head", "body", "title", "wbr"}
 _UNSEEN_ATTRIBUTES = re.compile(
@@ -81,26 +81,30 @@ class CleanHtml:
 def clean_html(text: str) -> CleanHtml:
     """Return HTML without scripts, and without what loads something or leaves its output.
 
-    SVG graphics become images, in which scripts do not run. With a style sheet, the result is one
-    element, and the rules are for what is in it.
+    SVG graphics become images, in which scripts do not run. With styles, the result is one element,
+    at whose edge clients cut off what is drawn. The rules of style sheets are for what is in it.
     """
     text = _SVG.sub(lambda match: _svg_element_image(match[0]), text)
     found = _STYLE.findall(text)
     scope = f"T_{hashlib.sha256(''.join(found).encode(errors='replace')).hexdigest()[:16]}"
-    sheets = [clean_css(css, scope) for css in found]
+    styles = StyleCleaner()
+    sheets = [styles.clean_sheet(css, scope) for css in found]
     rules = "\n".join(css for css, _ in sheets if css)
     text = _STYLE.sub("", text)
     cleaned = nh3.clean(
         text,
         tags=_TAGS,
         attributes=_ATTRIBUTES,
-        attribute_filter=_filter_attribute,
+        attribute_filter=functools.partial(_filter_attribute, styles),
         url_schemes={"http", "https", "mailto", "data"},
     )
-    before, after = _Elements.of(_well_formed(text)), _Elements.of(cleaned)
+    before = _Elements.of(_well_formed(text), styles.list_given)
+    after = _Elements.of(cleaned, styles.list_kept)
     shown = part_commands(cleaned)
     if rules:
         shown = f'<div id="{scope}"><style>\n{rules}\n</style>\n{shown}</div>'
+    if rules or _PLACING.search(cleaned):
+        shown = f'<div style="{_FRAME}">{shown}</div>'
     is_styled = all(is_whole for _, is_whole in sheets)
     return CleanHtml(
         shown,
@@ -139,7 +143,7 @@ def _svg_element_image(text: str) -> str:
     return svg_image(text)
 
 
-def _filter_attribute(tag: str, name: str, value: str) -> str | None:
+def _filter_attribute(styles: StyleCleaner, tag: str, name: str, value: str) -> str | None:
     """Return the value of an attribute, or None to leave the attribute out."""
     match name:
         case "src":
@@ -155,7 +159,7 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
         case "target":
             return value if value == "_blank" else None
         case "style":
-            return clean_declarations(value) or None
+            return styles.clean_attribute(value) or None
         case _:
             return value
 
@@ -163,15 +167,16 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
 class _Elements(HTMLParser):
     """Count what of HTML can be seen: tags, attributes and the properties of `style`."""
 
-    def __init__(self) -> None:
+    def __init__(self, list_properties: Callable[[str], list[str]]) -> None:
         super().__init__()
+        self._list_properties = list_properties
         self.seen: Counter[tuple[str, ...]] = Counter()
         self.has_content = False
 
     @classmethod
-    def of(cls, text: str) -> _Elements:
-        """Return the elements of `text`."""
-        elements = cls()
+    def of(cls, text: str, list_properties: Callable[[str], list[str]]) -> _Elements:
+        """Return the elements of `text`. `list_properties` reads its `style` attributes."""
+        elements = cls(list_properties)
         elements.feed(text)
         elements.close()
         return elements
@@ -184,7 +189,7 @@ class _Elements(HTMLParser):
         self.has_content = self.has_content or tag in ("progress", "hr")
         for name, value in dict(attrs).items():
             if name == "style":
-                for declared in list_visible_properties(value or ""):
+                for declared in self._list_properties(value or ""):
                     self.seen[tag, name, declared] += 1
             elif not _UNSEEN_ATTRIBUTES.fullmatch(name):
                 self.seen[tag, name] += 1
