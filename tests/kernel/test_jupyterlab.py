@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from cellblock.notebook import result_html
+from cellblock.safe_output.bundle import clean_bundle
 from tests.chromium import CHROMIUM, FLAGS, GUARD, Listener
 from tests.kernel.jupyterlab_probes import INERT, PROBES
 from tests.kernel.live_kernel import install, jupyter_folders
@@ -177,6 +178,45 @@ def test_pages_of_results_load_nothing(lab: _Lab) -> None:
         lab.listener.wait_for(name, {"sentinel"})
     lab.listener.wait_for("frame", {"sheet", "image", "style", "link"})
     assert lab.listener.names("result") == {"sentinel"}
+    page.close()
+
+
+_BOX = "<p style='height: 200px; width: 200px; background: red'>x"
+_PAGE = """<!doctype html><div id=top style='height: 200px'>The page of the client</div>
+<div style='display: flex'><div id=left style='width: 150px; height: 100px'>left</div>
+<div>OUTPUT<div id=below>another output</div></div></div>"""
+# What is in an output, around which a page has a box above and another output below.
+_SPREADING = {
+    "string": """<style>@media screen { "
+        p { content: "} #top { position: fixed; background: url(/LEAK) } " } }</style><p>x""",
+    "siblings": "<style>+ div { color: red } ~ * { visibility: hidden }</style><p>x",
+    "page-siblings": "<style>body + *, :root ~ div, p\\ , + div { display: none }</style><p>x",
+    "flex": f"<div style='display: flex; height: 0; align-items: flex-end'>{_BOX}",
+    "flex-sheet": f"<style>body {{ display: flex; height: 0; align-items: end }}</style>{_BOX}",
+    "grid": f"<div style='display: grid; width: 0; justify-content: end'>{_BOX}",
+    "endless": "<style>body { margin-top: calc(-infinity * 1px); padding-top: 33553900px }</style>"
+    + _BOX,
+    "shadow": "<p style='text-shadow: 0 -100px 0 red; font-size: 40px'>xxxx",
+    "line": "<p style='font-size: 900px; line-height: 0; color: red'>|||",
+    "border": "<p style='border: 1px solid; "
+    "border-image: linear-gradient(red, red) 1 / 1px / 99px'>x",
+    "direction": f"<table dir=rtl width=100><tr><td>{_BOX}",
+}
+
+
+def test_styles_change_and_cover_nothing_outside_of_their_output(lab: _Lab) -> None:
+    page = lab.browser.new_page()
+    with_styles = dict[str, bytes]()
+    for name, html_text in {"none": "", **_SPREADING}.items():
+        shown = clean_bundle({"text/html": html_text}).data.get("text/html", "")
+        page.set_content(_PAGE.replace("OUTPUT", shown))
+        assert page.locator("#below").is_visible(), name
+        with_styles[name] = page.locator("#top").screenshot() + page.locator("#left").screenshot()
+    assert [name for name in with_styles if with_styles[name] != with_styles["none"]] == []
+    for name in ("flex", "grid", "shadow", "line", "border"):  # as they are
+        page.set_content(_PAGE.replace("OUTPUT", _SPREADING[name]))
+        drawn = page.locator("#top").screenshot() + page.locator("#left").screenshot()
+        assert drawn != with_styles["none"], name
     page.close()
 
 

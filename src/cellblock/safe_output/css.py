@@ -15,7 +15,7 @@ from typing import Any
 import tinycss2
 from tinycss2.ast import WhitespaceToken
 
-MAX_CHARACTERS = 200_000  # of the styles of one output: more take seconds
+MAX_CHARACTERS = 100_000  # of the styles of one output: about a second of one processor
 _FAMILIES = (
     "align background border break caption column columns counter flex font gap grid hyphens "
     "justify letter line list-style margin overflow padding page-break place quotes row table "
