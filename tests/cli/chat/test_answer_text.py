@@ -43,7 +43,8 @@ def test_what_fits_is_printed_as_it_is() -> None:
     ]
     cases = [(text, piece) for text in texts for piece in (1, 2, 7, 1000)]
     assert [case for case in cases if shown(case[0], piece=case[1]) != case[0]] == []
-    assert shown("a\r\nb\r\n", piece=1000) == "a\nb\n"
+    for piece in (1, 2, 7, 1000):
+        assert shown("a\r\nb\rc\r\n\r\r", piece=piece) == "a\nb\nc\n\n\n"
 
 
 def test_only_tables_and_code_are_longer_than_the_terminal_is_wide() -> None:
@@ -139,7 +140,7 @@ def test_the_work_for_a_block_grows_with_its_length(first: str, line: str) -> No
 
 
 def test_characters_that_would_change_what_is_seen_are_shown() -> None:
-    hidden = "\x1b\r\x00\x9b\u202e\u2066\u200f\x7f"
+    hidden = "\x1b\x00\x9b\u202e\u2066\u200f\x7f"
     text, seen = "a{}b\n```sh\nx{}y\n```\n", "a\ufffdb\n```sh\nx\ufffdy\n```\n"
     faults = [
         repr(each)

@@ -23,6 +23,7 @@ _WHOLE_LINE = re.compile(r"#{1,6} |\|")
 _INDENTED = re.compile(r"    |\t")
 _THINK = re.compile(r"</?think>")
 _MIN_WIDTH = 20
+_LINE_END = re.compile(r"\r\n|\r(?!\Z)|\n")  # a CR at the end may have an LF after it
 
 
 def highlight(code: str, language: str) -> Text:
@@ -85,7 +86,8 @@ class AnswerText:
     def __init__(self, width: int, column: int = 0, *, code_lines: int | None = None) -> None:
         """Begin in a line of which `column` columns are printed.
 
-        Of a block with more than `code_lines`, only the head and the tail are shown.
+        Of a block with more than `code_lines`, only the head and the tail are shown. What is a
+        block here may differ from what runs: `has_folded` says whether anything is not shown.
         """
         self._code_lines = code_lines
         self._line_count = 0  # of the block
@@ -100,10 +102,11 @@ class AnswerText:
         self._fence = ""  # the marks that opened the block; "" outside
         self._code = CodeLines("")
         self._is_thought = False
+        self.has_folded = False  # whether a part of the answer is not shown
 
     def add(self, piece: str) -> Iterator[Text]:
         """Add a piece of the answer, and yield what can be printed."""
-        *lines, last = (self._rest + piece.replace("\r\n", "\n")).split("\n")
+        *lines, last = _LINE_END.split(self._rest + piece)
         for line in lines:
             yield from self._end_line(visible(line))
             self._rest = ""
@@ -117,7 +120,7 @@ class AnswerText:
     def end(self) -> Iterator[Text]:
         """Yield the rest, up to the end of its line."""
         if self._rest or not self._is_line_start:
-            yield from self._end_line(visible(self._rest))
+            yield from self._end_line(visible(self._rest.removesuffix("\r")))
         yield from self._close_line()
         yield from self._end_block()
         self._rest = ""
@@ -133,6 +136,7 @@ class AnswerText:
         """End the block, if there is one, with the tail that is not shown yet."""
         if self._code_lines is not None and self._tail:
             if folded := self._line_count - self._code_lines - len(self._tail):
+                self.has_folded = True
                 yield Text(f"--- {folded} lines are folded: :show shows all\n", "dim")
             yield from self._tail
             self._tail.clear()

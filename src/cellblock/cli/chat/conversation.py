@@ -138,11 +138,10 @@ class Conversation:
                 pass
 
     async def _add_generation(self, event: CodeGenerationEvent) -> None:
-        """Add an answer with code or tool calls. Show code that is only in a tool call's JSON."""
+        """Add an answer with code or tool calls. Show the code of tool calls as blocks."""
         self._generation, text = event, event.content
         await self._output.end_answer()
-        is_hidden = any(block.code.strip() not in text for block in event.code_blocks)
-        if is_hidden and event.code_blocks == tagged_blocks(text, LANGUAGES):
+        if event.code_blocks == tagged_blocks(text, LANGUAGES):
             await self._output.show_code(event.code_blocks)
         self._add_answer(text)
         if not event.code_blocks:

@@ -14,11 +14,6 @@ def head_lines(rows: int) -> int:
     return max(_MIN_HEAD_LINES, rows - _OTHER_LINES)
 
 
-def is_folded(code: str, rows: int) -> bool:
-    """Return True if a part of `code` is not shown on a screen of `rows`."""
-    return code.count("\n") + 1 > head_lines(rows) + TAIL_LINES
-
-
 class FoldedOutput:
     """Pass on the first rows of a text, and hold back the rest. See `head_lines`."""
 

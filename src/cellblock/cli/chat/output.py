@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from ..terminal.stdio import have_same_destination, write
 from .answer_text import AnswerText, highlight, wrap
 from .folding import FoldedOutput, head_lines
 from .pictures.protocols import PictureProtocol, find_protocol
+from .shown_code import ShownCode
 from .transcripts.entries import CodePicture
 
 _MAX_SHOWN_DIFF = 20  # lines, of files of the person that a run changed
@@ -48,6 +49,7 @@ class ChatOutput:
         )
         self._answer: AnswerText | None = None
         self._plain_answer = ""
+        self._shown, self._has_answer_ended = ShownCode(), False
         self._renderer = self._make_renderer([], lambda _: False)
         self._protocol: PictureProtocol | None = None
         self._is_protocol_known = False
@@ -106,13 +108,21 @@ class ChatOutput:
             self.start_new_line()
             await asyncio.to_thread(click.echo, "\n" if self._is_mid_line else "")
             self._is_mid_line = False
+        if self._has_answer_ended:
+            self._shown, self._has_answer_ended = ShownCode(), False
         if not self.is_terminal:
             self._plain_answer = piece
+            self._shown.add_answer(visible(piece))
             await asyncio.to_thread(click.echo, visible(piece), nl=False)
             return
         if self._answer is None:
             self._answer = self._new_answer()
-        await self._print(self._answer.add(piece))
+        await self._print(self._recorded(self._answer.add(piece)))
+
+    def _recorded(self, texts: Iterable[Text]) -> Iterator[Text]:
+        for text in texts:
+            yield text
+            self._shown.add_answer(text.plain)
 
     def _new_answer(self, column: int = 0) -> AnswerText:
         size = shutil.get_terminal_size()
@@ -122,11 +132,12 @@ class ChatOutput:
     async def end_answer(self) -> None:
         """End the line of the answer."""
         if self._answer is not None:
-            await self._print(self._answer.end())
+            await self._print(self._recorded(self._answer.end()))
+            self._shown.is_folded |= self._answer.has_folded
             self._answer = None
         elif self._plain_answer and not self._plain_answer.endswith("\n"):
             click.echo()
-        self._plain_answer = ""
+        self._plain_answer, self._has_answer_ended = "", True
 
     async def show_code(self, blocks: Sequence[CodeBlock]) -> None:
         """Print `blocks`, highlighted."""
@@ -134,6 +145,11 @@ class ChatOutput:
             text = highlight(visible(block.code), block.language)
             fence = [Text(f"```{block.language}\n", "dim"), text, Text("\n```\n", "dim")]
             await self._print(fence)
+        self._shown.add_blocks(blocks)
+
+    def has_shown(self, blocks: Sequence[CodeBlock]) -> bool:
+        """Return True if each of `blocks` is on the screen whole, as a part of the last answer."""
+        return all(map(self._shown.has, blocks))
 
     async def show_diff(self, lines: Sequence[str], max_lines: int = _MAX_SHOWN_DIFF) -> None:
         """Print the first lines of a diff, highlighted, at a terminal."""

@@ -13,7 +13,6 @@ from ....blocks import CodeBlock
 from ....visible_text import visible
 from ...terminal.editor import EditorError
 from ...terminal.interrupts import ReplInterrupts
-from ..folding import is_folded
 from ..output import ChatOutput
 from ..terminal import ChatTerminal
 from .editor import edit
@@ -24,8 +23,8 @@ _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
 class CodePrompt:
     """Ask for one key: y, n and a reason, e for the editor, a for all further code.
 
-    Code that is longer than the screen is folded. Nobody approves what was not shown: it is shown
-    first, and the question is asked again.
+    Code that is longer than the screen is folded, and an answer can hide what runs. Nobody approves
+    what was not shown: it is shown first, and the question is asked again.
     """
 
     def __init__(
@@ -39,17 +38,14 @@ class CodePrompt:
         """See `AsksPerson`. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
         for hint in hints:
             self._output.note(f"look at {hint}")
-        is_shown = False
         while True:
             what = "this" if len(blocks) == 1 else f"these {len(blocks)} blocks"
-            rows = shutil.get_terminal_size().lines
-            must_show = not is_shown and any(is_folded(block.code, rows) for block in blocks)
+            must_show = not self._output.has_shown(blocks)
             show = "  [s]how all" if must_show else ""
             question = f"Run {what} ({self._length(blocks)})?  {_KEYS}{show}  "
             match await self._terminal.read_key(question, "yneas" if must_show else "ynea"):
                 case "s" | "y" | "a" if must_show:
                     await self._output.show_code(blocks)
-                    is_shown = True
                 case "y":
                     return _approved(blocks), False
                 case "a":
@@ -60,8 +56,7 @@ class CodePrompt:
                     reason = (await self._terminal.read_answer(prompt)).strip()
                     return ApprovalResponse(approved=False, reason=reason), False
                 case _:
-                    edited = await self._edit(blocks)
-                    is_shown, blocks = is_shown or edited is not blocks, edited
+                    blocks = await self._edit(blocks)
 
     def _length(self, blocks: Sequence[CodeBlock]) -> str:
         """Return how long `blocks` are: nobody scrolls up to what they do not expect."""
