@@ -61,10 +61,50 @@ def test_code_in_tags_and_calls_of_tools_is_found() -> None:
         f"<tool_call>{CALL}</tool_call>\n```python\nprint(2)\n```": [("python", "print(2)\n")],
     }
     assert {text: pairs(text) for text in texts} == texts
+    assert pairs(call("python", code="# a\rprint(1)\r\n")) == [("python", "# a\nprint(1)\n")]
     assert pairs("<bash>\nls\n</bash>", "python") == []
     assert pairs("<code>\n" * 20_000) == []  # in linear time
     assert calls_tools(f"<tool_call>{OTHER_CALL}</tool_call>")
     assert not calls_tools("The tag <tool_call> begins a call.")
+
+
+def call(name: str, **arguments: str) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+BASH = "<bash>\ntouch x\n</bash>"
+NO_CODE = [
+    "- Not this:\n\n  ```html\n  <bash>\n  touch x\n  </bash>\n  ```",
+    "1. Not this\n   ~~~xml\n   <execute_bash>\n   touch x\n   </execute_bash>\n   ~~~",
+    f"1. ```html\n{BASH}\n```",
+    f"> ```\n> a b\n> ```\n~~~html\n{BASH}",
+    f"<!--\n{BASH}\n-->\nAll fine.",
+    f"Hm <!-- {BASH}\n{BASH}",
+    "Never send this:\n\n    <bash>\n    touch x\n    </bash>",
+    "> <bash>\n> touch x\n> </bash>",
+    "- item\n  <bash>\n  touch x\n  </bash>",
+    "```html\n<bash>\n```\ntouch x\n```html\n</bash>\n```",
+    "The tag is\n<bash>\ntouch x and more prose until the end",
+    "The tag is\n<code>\nprint(1)\nand more prose",
+    f"<tool_call>\n{CALL}\nand more prose",
+    call("open_notebook", source="README"),
+    call("search_code", input="print(1)"),
+    call("python", source="README"),
+    call("python", command="print(1)", code="print(2)"),
+    call("python", language="python"),
+    f"<tool_call>{CALL[:-1]}, {CALL[1:]}</tool_call>",
+    '<tool_call>{"name": "sh", "arguments": {"cmd": "ls", "cmd": "rm"}}</tool_call>',
+    '<tool_call>{"name": "sh", "arguments": "{\\"cmd\\": 1, \\"cmd\\": 2}"}</tool_call>',
+    "<tool_call>\n<function=bash>\n<parameter=cmd>\nls\n</parameter>\n"
+    "<parameter=cmd>\nrm\n</parameter>\n</function>\n</tool_call>",
+]
+
+
+def test_only_a_tag_that_is_no_part_of_other_text_has_code() -> None:
+    assert [text for text in NO_CODE if pairs(text)] == []
+    assert pairs(f"<!-- note -->\n```html\n<b>\n```\n{BASH}") == [("sh", "touch x\n")]
+    inner = "print('<function=sh><parameter=cmd>rm</parameter>')"
+    assert pairs(call("run_python_code", code=inner)) == [("python", f"{inner}\n")]
 
 
 def native(*calls: tuple[str, Any]) -> CreateResult:

@@ -11,6 +11,7 @@ from ..blocks import CodeBlock, action_for_block, extract_code_blocks, file_name
 from ..fences import fenced, without_thoughts
 from ..languages import find_language
 from ..models.messages import FunctionCall
+from ..source_text import python_error
 
 # Models use these names for the same thing.
 _FAMILIES = {"bash": "sh"}
@@ -66,23 +67,33 @@ _TAGS = {
     "execute_bash": "sh",
 }
 _CALL_TAGS = ("tool_call", "function_call")
+# A tag at the start of a line. One in a fence, in a comment or in code is text, even if only a
+# model or only CommonMark would see that fence there.
 _OPENING_TAG = re.compile(
-    rf"^[ \t]*<({'|'.join((*_TAGS, *_CALL_TAGS))})(?:[ \t]+\w+=[\"']?(\w+)[\"']?)?>", re.MULTILINE
+    r"^[ \t>*+\-\d.)]*(?P<marks>`{3,}|~{3,})[^`\n]*\n"
+    r".*?(?:^[ \t>]*(?P=marks)(?![ \t]*[\w{])[^\n]*$|\Z)"
+    r"|<!--.*?(?:-->|\Z)"
+    rf"|^<(?P<tag>{'|'.join((*_TAGS, *_CALL_TAGS))})(?:[ \t]+\w+=[\"']?(?P<language>\w+)[\"']?)?>",
+    re.MULTILINE | re.DOTALL,
 )
-_XML_NAME = re.compile(r"<function=([\w.-]+)>")
+_XML_NAME = re.compile(r"\s*<function=([\w.-]+)>")
 _XML_PARAMETER = re.compile(r"<parameter=([\w.-]+)>(.*?)(?:</parameter>|\Z)", re.DOTALL)
-_CODE_PARAMETERS = ("code", "command", "cmd", "script", "source", "input")
-# Parts of the names of tools that run code.
+_CODE_PARAMETERS = {"code", "command", "cmd", "script", "input"}
+# The words of the names of tools that run code: one of these, and no others than those below.
 _TOOLS = {
     "sh": {"sh", "bash", "shell", "terminal", "command", "cmd"},
-    "python": {"py", "python", "python3", "ipython", "code", "interpreter", "jupyter", "notebook"},
+    "python": {"py", "python", "python3", "ipython", "code", "interpreter", "jupyter"},
 }
+_RUN_WORDS = set("run execute exec eval execution executor repl cell functions tool tools".split())
+_TOOL_WORDS = _RUN_WORDS.union(*_TOOLS.values())
 
 
 def tagged_blocks(text: str, languages: Sequence[str]) -> list[CodeBlock]:
     """Return the code in tags such as `<code>`, `<execute>` and `<tool_call>`, in `languages`.
 
-    The tags begin and end a line. A tool call has code if its name and its arguments say so.
+    The tags begin and end a line. Without an end, the rest of the text counts if it can be nothing
+    else: Python that compiles, or a call in JSON. A tool call has code if its name is that of a
+    tool that runs code, and one argument is that code. Line ends become LF.
     """
     families = {language_family(tag) for tag in languages}
     return [
@@ -109,38 +120,55 @@ def call_as_text(call: FunctionCall) -> str:
 
 
 def _tags(text: str) -> Iterator[tuple[str, CodeBlock | None]]:
-    """Yield each tag outside fences and thoughts, and the code in it: None if it has none."""
-    text = without_thoughts(text.replace("\r\n", "\n"))
+    """Yield each tag outside fences, comments and thoughts, and the code in it, if any."""
+    text = without_thoughts(_plain(text))
     fences = [block.code for block in extract_code_blocks(text, infer_languages=False)]
+    without_end = set[str]()
     position = 0
     while opening := _OPENING_TAG.search(text, position):
-        tag, closing = opening[1], f"</{opening[1]}>"
-        end = text.find(closing, opening.end())
-        content = text[opening.end() : None if end < 0 else end]
-        position = len(text) if end < 0 else end + len(closing)
-        is_prose = end >= 0 and text[position:].partition("\n")[0].strip()
+        tag, position = opening["tag"], opening.end()
+        if tag is None:
+            continue
+        language, closing = opening["language"] or "", f"</{tag}>"
+        end = -1 if tag in without_end else text.find(closing, position)
+        if end < 0:
+            is_first, content = tag not in without_end, text[position:]
+            without_end.add(tag)
+            yield tag, _block_without_end(tag, language, content) if is_first else None
+            continue
+        content, position = text[position:end], end + len(closing)
+        is_prose = text[position:].partition("\n")[0].strip()
         if not is_prose and not any(text[opening.start() : position] in code for code in fences):
-            yield tag, _block_of_tag(tag, opening[2] or "", content)
+            yield tag, _block_of_tag(tag, language, content)
+
+
+def _block_without_end(tag: str, language: str, content: str) -> CodeBlock | None:
+    """Return the code in a tag without an end: None if the text behind it may be more than code."""
+    block = _block_of_tag(tag, language, content)
+    if block is None or (tag in _CALL_TAGS and _json_object(content) is not None):
+        return block
+    is_python = tag not in _CALL_TAGS and language_family(block.language) == "python"
+    return block if is_python and python_error(block.code) is None else None
 
 
 def _block_of_tag(tag: str, language: str, content: str) -> CodeBlock | None:
     content = re.sub(r"\A\s*\n|\s+\Z", "", content)
     if tag in _CALL_TAGS:
         inner = extract_code_blocks(content, infer_languages=False)
-        return _block_of_text_call(inner[0].code if inner else content)
+        return _block_of_text_call(inner[0].code if len(inner) == 1 else content)
     language = language or _TAGS[tag] or infer_language(content)
     return CodeBlock(content, language) if content and language != "unknown" else None
 
 
 def _block_of_text_call(content: str) -> CodeBlock | None:
     """Return the code of a call in JSON, or in the form of Qwen3-Coder."""
-    if name := _XML_NAME.search(content):
-        values = {key: value.strip("\n") for key, value in _XML_PARAMETER.findall(content)}
-        return _block_of_call(name[1], values)
+    if name := _XML_NAME.match(content):
+        pairs = [(key, value.strip("\n")) for key, value in _XML_PARAMETER.findall(content)]
+        return _block_of_call(name[1], _unambiguous(pairs))
     call = _json_object(content) or {}
     arguments = call.get("arguments", call.get("parameters"))
-    if isinstance(arguments, str):
-        arguments = _json_object(arguments) or arguments
+    if isinstance(arguments, str) and (values := _json_object(arguments)) is not None:
+        arguments = values
     return _block_of_call(str(call.get("name", "")), arguments)
 
 
@@ -148,17 +176,30 @@ def _block_of_call(name: str, arguments: object) -> CodeBlock | None:
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     language = next((language for language, tools in _TOOLS.items() if words & tools), None)
     is_object = isinstance(arguments, dict)
-    values = cast(Mapping[str, object], arguments if is_object else {"": arguments})
+    values = cast(Mapping[str, object], arguments if is_object else {"code": arguments})
     named = find_language(str(values.get("language", values.get("lang", ""))))
-    code = next((values[key] for key in ("", *_CODE_PARAMETERS) if key in values), None)
-    if language is None or not isinstance(code, str) or not code.strip():
+    codes = [values[key] for key in _CODE_PARAMETERS & values.keys()]
+    if language is None or not words <= _TOOL_WORDS or len(codes) != 1:
         return None
-    return CodeBlock(code.rstrip(), language if named is None else named.name)
+    code = _plain(codes[0]).rstrip() if isinstance(codes[0], str) else ""
+    return CodeBlock(code, language if named is None else named.name) if code else None
+
+
+def _plain(text: str) -> str:
+    """Return `text` with LF at the end of its lines, and without NUL: as people are shown it."""
+    return re.sub(r"\r\n?", "\n", text).replace("\0", "\ufffd")
+
+
+def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object; an empty one if two values have the same name: which one counts?"""
+    values = dict(pairs)
+    return values if len(values) == len(pairs) else {}
 
 
 def _json_object(text: str) -> Mapping[str, object] | None:
     try:
-        value = json.loads(text, strict=False)  # with line ends in strings
+        # Strings may contain line ends.
+        value = json.loads(text, strict=False, object_pairs_hook=_unambiguous)
     except (ValueError, RecursionError):
         return None
     return cast(Mapping[str, object], value) if isinstance(value, dict) else None
