@@ -156,6 +156,15 @@ def test_programs_of_trainers_have_what_remains(server: Server) -> None:
         assert client.get("/v1/sessions").json()["sessions"] == []
 
 
+def test_all_cases_of_a_program_have_together_what_remains(server: Server) -> None:
+    code = f"import os; open(f'big{{len(os.listdir())}}', 'wb').write(os.urandom({MIB}))"
+    with server.client(server.add_key("cases", Quotas(disk_bytes=5 * MIB // 2)), "/v1") as client:
+        body = {"code": code, "tests": {"cases": [{"stdout": ""}] * 6}}
+        found = client.post("/verdicts", json=body).json()
+    assert (found["outcome"], found["limit"]) == ("limit", "written_bytes")
+    assert 1 <= [each["outcome"] for each in found["cases"]].count("passed") <= 2
+
+
 @pytest.mark.slow
 def test_tools_of_mcp_say_that_the_quota_is_used_up(server: Server) -> None:
     key = server.add_key("tools", Quotas(disk_bytes=QUOTA))

@@ -8,7 +8,7 @@ import pytest
 
 from cellblock.server.owners import Owner, Quotas
 from cellblock.server.refusals import TooManyRuns
-from cellblock.server.sessions.run_queue import RunQueue
+from cellblock.server.sessions.run_queue import Place, Places, RunQueue
 
 pytestmark = pytest.mark.anyio
 ONE, TWO = Owner("one"), Owner("two")
@@ -70,3 +70,36 @@ async def test_a_full_queue_refuses_and_a_cancelled_run_leaves_it() -> None:
     await asyncio.gather(first, third)
     assert order == ["one", "one"]
     assert (queue.running_count, queue.waiting_count) == (0, 0)
+
+
+async def test_keys_take_turns_for_places_and_those_who_wait_hold_up_no_others() -> None:
+    queue, places, order = RunQueue(8, 10), Places(1), list[str]()
+    gate = asyncio.Event()
+
+    async def judge(owner: Owner, name: str) -> None:
+        async with queue.admit(owner), queue.turn(owner, Place(places)):
+            order.append(name)
+            await gate.wait()
+
+    tasks = list[asyncio.Task[None]]()
+    for owner, name in ((ONE, "a"), (ONE, "b"), (ONE, "c"), (ONE, "d"), (TWO, "e")):
+        tasks.append(asyncio.create_task(judge(owner, name)))
+        await _settle()
+    tasks[2].cancel()
+    other = asyncio.create_task(_run(queue, ONE, order, gate))
+    await _settle()
+    assert (order, queue.running_count) == (["a", "one"], 2)
+    gate.set()
+    await asyncio.gather(*tasks, other, return_exceptions=True)
+    assert order == ["a", "one", "b", "e", "d"]
+    assert (places.free, queue.running_count, queue.waiting_count) == (1, 0, 0)
+
+
+async def test_a_long_run_leaves_its_place_and_continues() -> None:
+    queue, places = RunQueue(8, 10), Places(1)
+    async with queue.turn(ONE, Place(places, 0.01)), queue.turn(TWO, place := Place(places)):
+        assert (queue.running_count, places.free) == (2, 0)
+        place.leave()
+        place.leave()
+        assert places.free == 1
+    assert places.free == 1

@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
+from ..cancellation import ABANDONED_GRACE, CancellationToken
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,6 +41,26 @@ async def run_to_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
             future.exception()  # so that asyncio does not log it as never retrieved
         raise
     return future.result()
+
+
+async def end_by_token(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
+    """Return the result of `work`, which `token` ends early.
+
+    If the waiting task is cancelled, `token` is cancelled before `CancelledError` is raised: so
+    `work` ends with what it knows. It is cancelled, too, if it does not end by its token.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        token.cancel()
+        await wait_shielded(asyncio.wait([task], timeout=ABANDONED_GRACE))
+        task.cancel()
+        await wait_shielded(asyncio.wait([task]))
+        if not task.cancelled():
+            task.exception()  # so that asyncio does not log it as never retrieved
+        raise
+    return task.result()
 
 
 async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

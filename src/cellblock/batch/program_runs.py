@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from ..errors import BackendError
+from ..cancellation import CancellationToken
+from ..errors import BackendError, ExecutorStopped
 from ..events import Usage
 from ..executors.command_line.base import CommandLineExecutor
 from ..executors.command_line.program import ProgramRun
@@ -37,6 +38,10 @@ def executor_cpu_seconds(limits: JudgeLimits) -> float | None:
     return None if limits.cpu_seconds is None else 2 * limits.cpu_seconds + 1
 
 
+async def _any_room() -> None:
+    """Return the limit of written bytes where only that of the executor holds."""
+
+
 class NotInstalled(BackendError):
     """What a language needs is not installed where programs run."""
 
@@ -48,10 +53,13 @@ class InvalidProgram(Exception):
 class ProgramRuns:
     """Runs programs in the work folder of `executor`, each as a fresh process with `limits`.
 
-    seconds         for which all runs together may take; None: any time
-    written_bytes   the limit of written bytes of each run, if that is lower than the executor's
+    seconds   for which all runs together may take; None: any time
+    room      returns how many bytes the next run may write, if that is lower than the executor's
+              limit
+    token     ends the run that is active, and the next ones raise `ExecutorStopped`
+    on_run    is called at the end of each run, of the program or not, with its CPU seconds
 
-    `usage` is that of the program, `cpu_seconds` that of everything.
+    `usage` is that of the program.
     """
 
     def __init__(
@@ -60,11 +68,14 @@ class ProgramRuns:
         limits: JudgeLimits,
         *,
         seconds: float | None = None,
-        written_bytes: int | None = None,
+        room: Callable[[], Awaitable[int | None]] = _any_room,
+        token: CancellationToken | None = None,
+        on_run: Callable[[float], object] = lambda _: None,
     ) -> None:
-        self._executor, self.limits, self._written_bytes = executor, limits, written_bytes
+        self._executor, self.limits, self._room = executor, limits, room
+        self._token, self._on_run = token, on_run
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self.usage, self.cpu_seconds = Usage(), 0.0
+        self.usage = Usage()
 
     async def prepare(self, files: Mapping[str, str]) -> None:
         """Start the executor and write `files`. Raise `InvalidProgram` for a name outside."""
@@ -107,7 +118,7 @@ class ProgramRuns:
         known = _installed.setdefault(self._executor, set())
         if name not in known:
             check = ProgramRun(argv=["sh", "-c", f"command -v {name}"])
-            if (await self._executor.run_program(check, None, RunOptions())).exit_code != 0:
+            if (await self._run(check, RunOptions())).exit_code != 0:
                 raise NotInstalled(f"{name} is not installed where programs run. Install it there.")
             known.add(name)
 
@@ -125,21 +136,27 @@ class ProgramRuns:
         options = RunOptions(
             run_seconds=self._wall_seconds(),
             replaces_timeout=True,
-            written_bytes=self._written_bytes,
+            written_bytes=await self._room(),
             cpu_seconds=limits.cpu_seconds if cpu_seconds is None else cpu_seconds,
         )
         kept = limits.output_bytes
         most = None if kept is None else max(_PRINTED_SHARE * kept, MIB)
         program = replace(program, stdin=file, output_bytes=kept, most_output=most)
         try:
-            result = await self._executor.run_program(program, None, options)
+            result = await self._run(program, options)
         finally:
             if file:
                 self._workspace.remove(file)
             if program.code_file is not None:
                 self._workspace.remove(program.code_file[0])
         self.usage += result.usage
-        self.cpu_seconds += result.usage.cpu_seconds
+        return result
+
+    async def _run(self, program: ProgramRun, options: RunOptions) -> CodeResult:
+        result = await self._executor.run_program(program, self._token, options)
+        self._on_run(result.usage.cpu_seconds)
+        if self._token is not None and self._token.is_cancelled():
+            raise ExecutorStopped("The program was cancelled.")
         return result
 
     def _wall_seconds(self) -> float | None:

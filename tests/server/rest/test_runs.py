@@ -12,10 +12,13 @@ import pytest
 
 from cellblock.batch import Program
 from cellblock.server.owners import Quotas
+from cellblock.server.state.database import open_database
+from cellblock.server.state.usage import read_usage
 from cellblock.sync import run_many
 
 from ..conftest import Servers
 from ..serving import Server, leaving_post, run_old
+from ..state.reading import runs_of
 from .requesting import FOREVER, parse_events, run, start, wait_for
 
 
@@ -112,6 +115,25 @@ def test_a_program_to_judge_has_limits_and_a_valid_form(
         answer = api.post("/verdicts", json={"code": "", **fields})
         assert answer.status_code == 400, answer.text
         assert expected in answer.json()["error"]["message"]
+
+
+def test_a_program_whose_client_leaves_is_charged_for_each_run_that_began(server: Server) -> None:
+    api = server.client(server.add_key("leaves"), "/v1")
+    code = "import signal\nif input(): signal.pause()"
+    body = {"code": code, "tests": {"cases": [{"stdin": "\n"}, {"stdin": "1\n"}]}}
+    with api, leaving_post(server, api, "/v1/verdicts", body):
+        wait_for(lambda: _used_seconds(server, "leaves"))
+    (record,) = runs_of(server, "leaves", 1)
+    assert record["outcome"] == "abandoned"
+    assert record["cpu_seconds"] > 0
+
+
+def _used_seconds(server: Server, name: str) -> float:
+    engine = open_database(server.database)
+    try:
+        return sum(each.cpu_seconds for each in read_usage(engine) if each.key_name == name)
+    finally:
+        engine.dispose()
 
 
 def test_a_time_limit_is_a_result(api: httpx.Client, session: str) -> None:

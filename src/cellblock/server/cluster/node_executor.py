@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Self
 from uuid import uuid4
 
 from ...aio.shielded import run_to_end
-from ...batch.programs import JudgeLimits, Program
 from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken, on_cancel
@@ -18,7 +17,7 @@ from ...events import Event
 from ...executors.run_options import RunOptions
 from ...executors.session.checkpoint import Checkpoint
 from ...results import CodeResult
-from ..sessions.executors import CommandItem, CommandSettings, ServedExecutor, Work
+from ..sessions.executors import CommandItem, CommandSettings, JudgedWork, ServedExecutor, Work
 from ..sessions.session_files import RoomFor
 from .node import Node
 from .node_files import NodeFiles
@@ -51,13 +50,16 @@ class NodeExecutor(ServedExecutor):
             return result
 
     async def judge(
-        self, program: Program, limits: JudgeLimits, seconds: float, written_bytes: int | None
-    ) -> tuple[Verdict, float]:
+        self,
+        work: JudgedWork,
+        token: CancellationToken,
+        on_cpu_seconds: Callable[[float], object],
+    ) -> Verdict:
         """See `ServedExecutor`."""
-        items = self._items(None, "judge", program, limits, seconds, written_bytes)
-        async with contextlib.aclosing(items):
-            judged: tuple[Verdict, float] = await anext(items)
-            return judged
+        async with contextlib.aclosing(self._items(token, "judge", work)) as items:
+            on_cpu_seconds(await anext(items))
+            verdict: Verdict = await anext(items)
+            return verdict
 
     def stream(
         self, block: CodeBlock, token: CancellationToken, options: RunOptions

@@ -14,7 +14,7 @@ from ...errors import ExecutorStopped
 from ...executors.workspace.full_disk import report_full_disk
 from ...limits import MIB
 from ..owners import Owner
-from ..sessions.executors import ServedExecutor
+from ..sessions.executors import JudgedWork, ServedExecutor
 from ..sessions.factory import local_factory
 from ..sessions.session_files import OpenFile
 from ..settings import ServedSettings
@@ -93,7 +93,8 @@ class NodeExecutors:
                 block, options = arguments
                 items = executor.stream(block, token, options)
             case "judge":
-                items = _one_item(executor.judge(*arguments))
+                (judged,) = arguments
+                items = _judge(executor, judged, token)
             case _:
                 work, options = arguments
                 items = _one_item(executor.run(work, token, options))
@@ -165,3 +166,17 @@ def _any_size(_size: int) -> contextlib.nullcontext[None]:
 
 async def _one_item(work: Coroutine[Any, Any, Any]) -> AsyncGenerator[Any]:
     yield await work
+
+
+async def _judge(
+    executor: ServedExecutor, work: JudgedWork, token: CancellationToken
+) -> AsyncGenerator[Any]:
+    """Yield the CPU seconds of all runs, however they end, and then the verdict."""
+    used = list[float]()
+    try:
+        verdict = await executor.judge(work, token, used.append)
+    except Exception:
+        yield sum(used)
+        raise
+    yield sum(used)
+    yield verdict

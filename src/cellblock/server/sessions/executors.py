@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -41,6 +41,16 @@ class CommandSettings:
     seconds: float | None = None
     merges_stderr: bool = False
     max_output_bytes: int = MAX_OUTPUT_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedWork:
+    """What to judge. See `ProgramRuns`. `written_bytes` is what all its runs may write together."""
+
+    program: Program
+    limits: JudgeLimits
+    seconds: float
+    written_bytes: int | None
 
 
 class ServedExecutor(Protocol):
@@ -83,11 +93,15 @@ class ServedExecutor(Protocol):
         ...
 
     async def judge(
-        self, program: Program, limits: JudgeLimits, seconds: float, written_bytes: int | None
-    ) -> tuple[Verdict, float]:
-        """Judge a program, if there is no interpreter. See `ProgramRuns`.
+        self,
+        work: JudgedWork,
+        token: CancellationToken,
+        on_cpu_seconds: Callable[[float], object],
+    ) -> Verdict:
+        """Judge a program, if there is no interpreter. Raise `ExecutorStopped` if it is cancelled.
 
-        Return the verdict, and the CPU seconds of the program and its tests.
+        `on_cpu_seconds` is called with what the runs of the program and its tests have used,
+        however they end.
         """
         ...
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from functools import partial
 
+from ...aio.shielded import end_by_token
 from ...batch.program_runs import NotInstalled
 from ...batch.programs import JudgeLimits, Program
 from ...batch.verdicts import Verdict
@@ -15,6 +16,7 @@ from ...events import Event
 from ...results import CodeResult
 from ..owners import Owner
 from .executors import Work
+from .run_queue import Place
 from .session import HostedSession, SessionRun, translate_stop
 from .store import SessionStore
 
@@ -28,7 +30,6 @@ _RUN_OUTCOMES = {
     "limit": "killed",
     "not_judged": "refused",
 }
-Gate = AbstractAsyncContextManager[object]
 
 
 async def stream_fresh(
@@ -50,41 +51,40 @@ async def stream_fresh(
 
 @contextlib.asynccontextmanager
 async def fresh_programs(
-    store: SessionStore, owner: Owner, language: str, gate: Gate | None = None
+    store: SessionStore, owner: Owner, language: str, place: Place
 ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
     """Wait for a turn, and yield an empty folder and a function that runs programs in it.
 
     Each block or program is a fresh process, and all together count as one run in `language`.
-    The folder is a session that ends with the context. `gate` bounds such batches further.
+    The folder is a session that ends with the context. `place` bounds such batches further.
     Raises as `SessionStore.use` and `run` do.
     """
     run = SessionRun(language=language)
 
     async def execute(work: Work, run_seconds: float | None) -> CodeResult:
-        result = await session.execute(run, work, run_seconds)
-        store.count(owner, run, result.usage.cpu_seconds, result.outcome)
-        return result
+        return await store.execute(owner, session, run, work, run_seconds)
 
-    async with _turn(store, owner, run, gate=gate) as session:
+    async with _turn(store, owner, run, place=place) as session:
         yield session, execute
 
 
 async def judge_fresh(
-    store: SessionStore, owner: Owner, program: Program, limits: JudgeLimits, gate: Gate
+    store: SessionStore, owner: Owner, program: Program, limits: JudgeLimits, place: Place
 ) -> Verdict:
     """Judge a program in an empty folder. All its runs count as one, and have the time of one.
 
-    `gate` bounds such programs further. Raises as `SessionStore.run` does.
+    `place` bounds such programs further. Raises as `SessionStore.run` does.
     """
     run = SessionRun(language=program.language)
     seconds = store.settings.run_seconds
-    async with _turn(store, owner, run, gate=gate) as session:
+    count = partial(store.count, owner, run, outcome="")  # it has none until the last of its runs
+    async with _turn(store, owner, run, place=place) as session:
         try:
-            verdict, cpu_seconds = await session.judge(run, program, limits, seconds)
+            judging = session.judge(run, program, limits, seconds, count)
+            verdict = await end_by_token(judging, run.token)
         except NotInstalled as error:
             verdict = Verdict(id=program.id, outcome="not_judged", message=str(error))
-            cpu_seconds = 0.0
-        store.count(owner, run, cpu_seconds, _RUN_OUTCOMES[verdict.outcome])
+        run.outcome = _RUN_OUTCOMES[verdict.outcome]
         return verdict
 
 
@@ -94,7 +94,7 @@ async def _turn(
     owner: Owner,
     run: SessionRun,
     on_admitted: Callable[[], object] = lambda: None,
-    gate: Gate | None = None,
+    place: Place | None = None,
 ) -> AsyncGenerator[HostedSession]:
     """Wait for a turn, then yield a session for fresh processes that ends with the context."""
     store.check_draining()
@@ -103,8 +103,7 @@ async def _turn(
     async with store.queue.admit(owner):
         on_admitted()
         async with (
-            gate or contextlib.nullcontext(),
-            store.queue.turn(owner),
+            store.queue.turn(owner, place),
             store.use_temporary(owner, store.factory.make_program) as session,
         ):
             run.queue_seconds = time.monotonic() - queued_at

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
 from ...batch.judge import judge_runs
 from ...batch.program_runs import ProgramRuns
-from ...batch.programs import JudgeLimits, Program
 from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...box.base import Box
@@ -21,7 +21,8 @@ from ...executors.session.base import SessionExecutor
 from ...executors.session.checkpoint import Checkpoint
 from ...results import CodeResult
 from ...startup_files import is_startup_file
-from .executors import CommandItem, CommandSettings, ServedExecutor, Work
+from .disk_quota import disk_bytes
+from .executors import CommandItem, CommandSettings, JudgedWork, ServedExecutor, Work
 from .files import DATA_DIR
 from .session_files import LocalFiles, RoomFor
 
@@ -65,13 +66,37 @@ class LocalExecutor(ServedExecutor):
                     yield event
 
     async def judge(
-        self, program: Program, limits: JudgeLimits, seconds: float, written_bytes: int | None
-    ) -> tuple[Verdict, float]:
+        self,
+        work: JudgedWork,
+        token: CancellationToken,
+        on_cpu_seconds: Callable[[float], object],
+    ) -> Verdict:
         """See `ServedExecutor`."""
         assert isinstance(self.executor, CommandLineExecutor)
-        runs = ProgramRuns(self.executor, limits, seconds=seconds, written_bytes=written_bytes)
+        runs = ProgramRuns(
+            self.executor,
+            work.limits,
+            seconds=work.seconds,
+            room=await self._room(work.written_bytes),
+            token=token,
+            on_run=on_cpu_seconds,
+        )
         with self._counted_run():
-            return await judge_runs(runs, program), runs.cpu_seconds
+            return await judge_runs(runs, work.program)
+
+    async def _room(self, written_bytes: int | None) -> Callable[[], Awaitable[int | None]]:
+        """Return what returns how much of `written_bytes` is left when its folders have grown."""
+        before = 0 if written_bytes is None else await self._disk_bytes()
+
+        async def remaining() -> int | None:
+            if written_bytes is None:
+                return None
+            return max(1, written_bytes + before - await self._disk_bytes())
+
+        return remaining
+
+    async def _disk_bytes(self) -> int:
+        return await asyncio.to_thread(disk_bytes, self.executor.place.writable_folders())
 
     @contextlib.contextmanager
     def _counted_run(self) -> Generator[None]:

@@ -6,13 +6,64 @@ import asyncio
 import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 
 from ..owners import Owner
 from ..refusals import Draining, TooManyRuns
 
 _WEIGHT = 0.1  # of the newest run in the mean
 _MAX_RETRY_SECONDS = 60
+
+
+class Places:
+    """Bound the runs of one kind further than the queue does: so many at one time."""
+
+    def __init__(self, count: int) -> None:
+        self.free = count
+
+
+class Place:
+    """One of `places`, which a run gets with its turn and holds until `leave`.
+
+    With `seconds`, it leaves its place after that time and continues: one that loops or sleeps
+    must not hold up those that wait.
+    """
+
+    def __init__(self, places: Places, seconds: float | None = None) -> None:
+        self._places, self._seconds = places, seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._on_leave: Callable[[], object] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the run can get it now."""
+        return self._places.free > 0
+
+    def enter(self, on_leave: Callable[[], object]) -> None:
+        """Hold it, and call `on_leave` when it is free again."""
+        self._places.free -= 1
+        self._on_leave = on_leave
+        if self._seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self.leave)
+
+    def leave(self) -> None:
+        """Leave it to the next run. Do nothing if that has happened."""
+        if self._timer is not None:
+            self._timer.cancel()
+        on_leave, self._on_leave = self._on_leave, None
+        if on_leave is not None:
+            self._places.free += 1
+            on_leave()
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A run that waits for its turn, and for `place` if it needs one."""
+
+    owner: Owner
+    place: Place | None
+    begun: asyncio.Future[None]
 
 
 class RunQueue:
@@ -27,7 +78,7 @@ class RunQueue:
         self._admitted = Counter[str]()  # runs of a key that wait or run
         self._running = Counter[str]()
         # The waiting runs of each key. The keys are in the order of their turns.
-        self._waiting: dict[str, deque[tuple[Owner, asyncio.Future[None]]]] = {}
+        self._waiting: dict[str, deque[_Turn]] = {}
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_closed = False
@@ -55,9 +106,9 @@ class RunQueue:
         """Let no further run start: runs that wait raise `Draining`."""
         self._is_closed = True
         for queue in self._waiting.values():
-            for _, future in queue:
-                if not future.done():
-                    future.set_exception(_closed())
+            for turn in queue:
+                if not turn.begun.done():
+                    turn.begun.set_exception(_closed())
 
     @contextlib.asynccontextmanager
     async def admit(self, owner: Owner) -> AsyncGenerator[None]:
@@ -80,54 +131,67 @@ class RunQueue:
                 self._is_empty.set()
 
     @contextlib.asynccontextmanager
-    async def turn(self, owner: Owner) -> AsyncGenerator[None]:
-        """Wait until an admitted run may start, and hold its place for the time of the context.
+    async def turn(self, owner: Owner, place: Place | None = None) -> AsyncGenerator[None]:
+        """Wait until an admitted run may start. Its turn lasts for the time of the context.
 
-        Raise `Draining` if the queue is closed.
+        It also has `place` then, if that is given. Raise `Draining` if the queue is closed.
         """
         if self._is_closed:
             raise _closed()
-        if self.running_count < self._max_running and self._may_start(owner):
-            self._running[owner.id] += 1
+        turn = _Turn(owner, place, asyncio.get_running_loop().create_future())
+        if self.running_count < self._max_running and self._may_start(turn):
+            self._start(turn)
         else:
-            await self._wait(owner)
+            await self._wait(turn)
         started = time.monotonic()
         try:
             yield
         finally:
             self.mean_seconds += _WEIGHT * (time.monotonic() - started - self.mean_seconds)
-            _decrease(self._running, owner.id)
-            self._start_next()
+            self._end(turn)
 
-    async def _wait(self, owner: Owner) -> None:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner.id, deque()).append((owner, future))
+    async def _wait(self, turn: _Turn) -> None:
+        self._waiting.setdefault(turn.owner.id, deque()).append(turn)
+        begun = turn.begun
         try:
-            await future
+            await begun
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                # Its turn came at the same moment.
-                _decrease(self._running, owner.id)
-                self._start_next()
+            if begun.done() and not begun.cancelled() and begun.exception() is None:
+                self._end(turn)  # its turn came at the same moment
             raise
+
+    def _start(self, turn: _Turn) -> None:
+        self._running[turn.owner.id] += 1
+        if turn.place is not None:
+            turn.place.enter(self._start_next)
+
+    def _end(self, turn: _Turn) -> None:
+        _decrease(self._running, turn.owner.id)
+        if turn.place is not None:
+            turn.place.leave()
+        self._start_next()
 
     def _start_next(self) -> None:
         for key in list(self._waiting):
             if self.running_count >= self._max_running:
                 return
             queue = self._waiting[key]
-            while queue and queue[0][1].done():  # cancelled
+            while queue and queue[0].begun.done():  # cancelled
                 queue.popleft()
-            if queue and self._may_start(queue[0][0]):
-                _, future = queue.popleft()
-                self._running[key] += 1
-                future.set_result(None)
+            # One that needs a place holds up no other run of its key.
+            turn = next((each for each in queue if self._may_start(each)), None)
+            if turn is not None:
+                queue.remove(turn)
+                self._start(turn)
+                turn.begun.set_result(None)
                 self._waiting[key] = self._waiting.pop(key)  # the last one to have a turn again
             if not queue:
                 del self._waiting[key]
 
-    def _may_start(self, owner: Owner) -> bool:
-        return self._running[owner.id] < self._running_limit(owner)
+    def _may_start(self, turn: _Turn) -> bool:
+        if turn.begun.done() or (turn.place is not None and not turn.place.is_free):
+            return False
+        return self._running[turn.owner.id] < self._running_limit(turn.owner)
 
     def _running_limit(self, owner: Owner) -> int:
         quota = owner.quotas.running

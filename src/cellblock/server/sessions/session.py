@@ -23,7 +23,14 @@ from ...results import CodeResult, ResultBuilder
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionLost, SessionNotFound
 from .disk_quota import DiskQuota
-from .executors import CommandItem, CommandSettings, ServedExecutor, SessionFactory, Work
+from .executors import (
+    CommandItem,
+    CommandSettings,
+    JudgedWork,
+    ServedExecutor,
+    SessionFactory,
+    Work,
+)
 from .lineage import Lineage
 from .session_files import SessionFiles
 
@@ -190,14 +197,20 @@ class HostedSession:
             return result
 
     async def judge(
-        self, run: SessionRun, program: Program, limits: JudgeLimits, seconds: float
-    ) -> tuple[Verdict, float]:
+        self,
+        run: SessionRun,
+        program: Program,
+        limits: JudgeLimits,
+        seconds: float,
+        on_cpu_seconds: Callable[[float], object],
+    ) -> Verdict:
         """Judge a program as `ServedExecutor.judge` does. Raise `DiskQuotaExceeded`."""
         room = await self._disk_quota.remaining()
+        work = JudgedWork(program=program, limits=limits, seconds=seconds, written_bytes=room)
         with self._active_run(run):
-            judged = await self._served.judge(program, limits, seconds, room)
+            verdict = await self._served.judge(work, run.token, on_cpu_seconds)
             self._check_cut(run)
-            return judged
+            return verdict
 
     async def stream(
         self, run: SessionRun, block: CodeBlock, run_seconds: float | None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Self, TypeVar
 from uuid import uuid4
 
+from ...aio.shielded import end_by_token
 from ...blocks import CodeBlock
 from ...errors import BackendError, BackendLost, ExecutorStopped
 from ...events import Ended, Event
@@ -21,7 +22,7 @@ from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
 from ..settings import ServedSettings
 from .background import BackgroundRuns
 from .disk_quota import DiskQuota
-from .executors import ServedExecutor, SessionFactory
+from .executors import ServedExecutor, SessionFactory, Work
 from .factory import local_factory
 from .journal import Action, NoJournal, ServerJournal, recorded, recorded_action, session_record
 from .run_queue import RunQueue
@@ -331,9 +332,27 @@ class SessionStore:
         """
         run = run or SessionRun()
         async with self.turn(owner, session, run, on_admitted):
-            result = await session.execute(run, block, run_seconds)
+            return await self.execute(owner, session, run, block, run_seconds)
+
+    async def execute(
+        self,
+        owner: Owner,
+        session: HostedSession,
+        run: SessionRun,
+        work: Work,
+        run_seconds: float | None,
+    ) -> CodeResult:
+        """Run a block or program in its turn, and count it. See `HostedSession.execute`.
+
+        If this task is cancelled, what the run has used until then is counted, too.
+        """
+
+        async def counted() -> CodeResult:
+            result = await session.execute(run, work, run_seconds)
             self.count(owner, run, result.usage.cpu_seconds, result.outcome)
             return result
+
+        return await end_by_token(counted(), run.token)
 
     async def run_in(
         self,

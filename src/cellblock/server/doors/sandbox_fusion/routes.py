@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import io
@@ -26,14 +25,15 @@ from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest, TooManyRuns
 from ...sessions.files import split_name
 from ...sessions.fresh_runs import Execute, fresh_programs
+from ...sessions.run_queue import Place, Places
 from ...sessions.session_files import SessionFiles, read_all
 from .attempts import Attempts
-from .cpu_place import LONG_SECONDS, CpuPlace
 from .messages import RunCodeRequest, answer, command_result, limits_reached
 
 _STDIN = ".stdin"
 _MAX_BYTES = 64 * MIB  # of the output, or of a file, in an answer
 _CHECK_SECONDS = 10.0
+_LONG_SECONDS = 2.0  # after which a program leaves its CPU to the next one
 _ATTEMPTS = 3  # of clients such as verl
 
 
@@ -48,7 +48,7 @@ class ProgramRuns:
 
     def __init__(self, services: Services) -> None:
         self._store = services.store
-        self._free_places = asyncio.Semaphore(self._store.factory.program_places)
+        self._free_places = Places(self._store.factory.program_places)
         self._attempts = Attempts[Response]()
         self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
@@ -67,7 +67,7 @@ class ProgramRuns:
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> Response:
         self._check_queue(owner, body)
-        place = CpuPlace(self._free_places)
+        place = Place(self._free_places, _LONG_SECONDS)
         async with fresh_programs(self._store, owner, body.language, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
@@ -80,7 +80,7 @@ class ProgramRuns:
     def _check_queue(self, owner: Owner, body: RunCodeRequest) -> None:
         """Raise `TooManyRuns` if the queue of the key is too long for all attempts of a client."""
         queue = self._store.queue
-        each = min(queue.mean_seconds, LONG_SECONDS) / self._store.factory.program_places
+        each = min(queue.mean_seconds, _LONG_SECONDS) / self._store.factory.program_places
         waiting = queue.admitted_of(owner)
         if (expected := each * waiting) > _ATTEMPTS * body.answer_seconds:
             raise TooManyRuns(
