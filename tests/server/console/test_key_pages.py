@@ -111,6 +111,16 @@ def test_a_key_is_edited(server: Server, admin: httpx.Client) -> None:
     assert admin.post(path, data=fields, headers=SAME_ORIGIN).status_code == 400
 
 
+def test_administrators_cannot_end_their_own_right(server: Server, admin: httpx.Client) -> None:
+    path = f"/keys/{_id_of(server, 'the administrator')}"
+    for ending in ({}, {"admin": "1", "expires_at": "2020-01-31T12:00:00"}):
+        fields = {"name": "the administrator", **ending}
+        answer = admin.post(path, data=fields, headers=SAME_ORIGIN)
+        assert (answer.status_code, "your own key" in text_of(answer)) == (400, True), ending
+    later = {"name": "the administrator", "admin": "1", "expires_at": "2100-01-31T12:00:00"}
+    assert send(admin, path, later) == "/keys"
+
+
 def test_a_key_is_revoked_after_a_question(server: Server, admin: httpx.Client) -> None:
     key = _add(admin, "to revoke")
     path = f"/keys/{_id_of(server, 'to revoke')}/revoke"

@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
+import pytest
 
+from cellblock.sandbox.cgroups import find_cgroups
 from cellblock.server.owners import Quotas
 
 from ..rest.requesting import FOREVER, parse_events, wait_for
@@ -96,6 +98,34 @@ def test_completions_are_those_of_the_session(
     running = send(visitor, f"{path}/runs", {"code": FOREVER})
     assert complete("kept_v").json() == {"start": 0, "matches": []}
     send(visitor, f"/runs/{running.rpartition('#run-')[2]}/cancel", {})
+
+
+_COMPLETED = """import time
+class Sleeps:
+    def __dir__(self): time.sleep(100)
+class Burns:
+    def __dir__(self):
+        end = time.process_time() + 0.3
+        while time.process_time() < end: pass
+        return ["burnt"]
+sleeps, burns = Sleeps(), Burns()"""
+
+
+@pytest.mark.skipif(not find_cgroups().cpu_time, reason="needs control groups")
+def test_a_completion_has_the_limits_of_a_run(server: Server) -> None:
+    key = server.add_key("completes", Quotas(cpu_seconds_a_day=0.3))
+    with visiting(server, key) as visitor:
+        path = _create(visitor)
+        run(visitor, f"{path}/runs", _COMPLETED)
+
+        def complete(code: str) -> httpx.Response:
+            fields = {"code": code, "cursor": str(len(code))}
+            return visitor.post(f"{path}/complete", data=fields, headers=SAME_ORIGIN)
+
+        assert complete("sleeps.").json()["matches"] == []
+        assert complete("burns.").json()["matches"] == ["burnt"]
+        refused = complete("burns.")
+        assert (refused.status_code, "CPU seconds" in text_of(refused)) == (429, True)
 
 
 def test_modules_of_the_editor_import_addresses(visitor: httpx.Client) -> None:

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from .docker_place import DockerSessionPlace
     from .sandbox_place import SandboxSessionPlace
 
+_DEFAULT_OPTIONS = RunOptions()
+
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
@@ -189,17 +191,20 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             place.session.block_count += isinstance(order, RunCode)
 
     async def _query(
-        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes = b""
+        self,
+        make: Callable[[int, RunTerms], SessionOrder],
+        value: bytes = b"",
+        options: RunOptions = _DEFAULT_OPTIONS,
     ) -> tuple[Answer, bytes]:
-        return await background_loop().call(self._start_and_query(make, value))
+        return await background_loop().call(self._start_and_query(make, value, options))
 
     async def _start_and_query(
-        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes
+        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes, options: RunOptions
     ) -> tuple[Answer, bytes]:
         if not self._is_open:
             await self._start_for_use()
         async with self._python.lock:
-            return await self._python.query_locked(make, value)
+            return await self._python.query_locked(make, value, options)
 
     # variables
 
@@ -265,8 +270,17 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         The result is the index where the text to replace starts, and its replacements: names,
         attributes, keys and columns of the session's variables, and files.
         """
-        place = len(code) if cursor is None else cursor
-        answer, _ = await self._query(partial(CompleteCode, code=code, cursor=place))
+        return await self.complete_with(code, len(code) if cursor is None else cursor, RunOptions())
+
+    async def complete_with(
+        self, code: str, place: int, options: RunOptions
+    ) -> tuple[int, list[str]]:
+        """Complete code as `complete` does, with the limits of `options`. It can run user code.
+
+        Raise `SessionError` at a limit.
+        """
+        make = partial(CompleteCode, code=code, cursor=place)
+        answer, _ = await self._query(make, options=options)
         check_answer(answer)
         start, matches = required(answer.start, "start"), required(answer.matches, "matches")
         return min(max(start, 0), place), list(matches)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .docker_place import DockerSessionPlace
     from .sandbox_place import SandboxSessionPlace
 
+_DEFAULT_OPTIONS = RunOptions()
+
 
 class LivePython:
     """The live Python of the session in a place.
@@ -136,12 +138,15 @@ class LivePython:
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def query_locked(
-        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes = b""
+        self,
+        make: Callable[[int, RunTerms], SessionOrder],
+        value: bytes = b"",
+        options: RunOptions = _DEFAULT_OPTIONS,
     ) -> tuple[Answer, bytes]:
-        """Send the order that `make` returns for the session's number and terms.
+        """Send the order that `make` returns for the session's number and terms by `options`.
 
         Hold `lock` meanwhile. Return the answer and the value with it.
         """
-        terms = RunTerms(self._place.wall_seconds(RunOptions()))
+        terms = RunTerms(self._place.wall_seconds(options), options.written_bytes)
         order = make(self._place.session.number, terms)
         return await self._place.require_connection().request(order, value)

@@ -96,9 +96,9 @@ class NodeExecutor(ServedExecutor):
         seconds: float | None = await self._call("cpu_seconds")
         return seconds
 
-    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+    async def complete(self, code: str, cursor: int, options: RunOptions) -> tuple[int, list[str]]:
         """See `ServedExecutor`."""
-        found: tuple[int, list[str]] = await self._call("complete", code, cursor)
+        found: tuple[int, list[str]] = await self._call("complete", code, cursor, options)
         return found
 
     async def restart(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -148,11 +147,11 @@ class SessionPages:
         """
         fields = await read_form(request, self._store.settings.max_body_bytes)
         code, start, matches = fields.get("code", ""), 0, list[str]()
-        cursor = read_number(fields.get("cursor", "0"))
-        async with use_existing(self._store, visitor.owner, _session_id(request)) as session:
+        cursor, owner = read_number(fields.get("cursor", "0")), visitor.owner
+        async with use_existing(self._store, owner, _session_id(request)) as session:
             if session.is_live and not session.lock.locked():
-                complete = partial(session.complete, code, min(cursor, len(code)))
-                start, matches = await self._store.call(session, complete)
+                cursor = min(cursor, len(code))
+                start, matches = await self._store.complete(owner, session, code, cursor)
         return JSONResponse({"start": start, "matches": matches[:_MAX_MATCHES]})
 
     def _runs_of(

@@ -47,13 +47,16 @@ class KeyInfo:
         """Return "active", "expired" or "revoked"."""
         if self.revoked_at is not None:
             return "revoked"
-        is_expired = self.expires_at is not None and self.expires_at <= time.time()
-        return "expired" if is_expired else "active"
+        return "active" if _is_to_come(self.expires_at) else "expired"
 
     @property
     def owner(self) -> Owner:
         """The owner of what is done with the key."""
         return Owner(self.id, self.quotas, self.overrides, self.name, is_admin=self.is_admin)
+
+
+def _is_to_come(expires_at: int | None) -> bool:
+    return expires_at is None or expires_at > time.time()
 
 
 class _RecentKeys:
@@ -151,7 +154,7 @@ class KeyStore:
         revoked, if `by` would end its own right to manage keys, and for a name as in `add`.
         """
         _check_name(name)
-        if by.id == key_id and not is_admin:
+        if by.id == key_id and not (is_admin and _is_to_come(expires_at)):
             raise InvalidRequest("Another administrator must do this: it is your own key.")
         try:
             with Session(self._engine) as session, session.begin():

@@ -115,8 +115,8 @@ class ServedExecutor(Protocol):
         """Return the CPU time of all processes since the start. None: it is not known."""
         ...
 
-    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
-        """See `SessionExecutor.complete`."""
+    async def complete(self, code: str, cursor: int, options: RunOptions) -> tuple[int, list[str]]:
+        """See `SessionExecutor.complete_with`."""
         ...
 
     async def restart(self) -> None:

@@ -146,10 +146,10 @@ class LocalExecutor(ServedExecutor):
         executor = self.executor
         return await executor.cpu_seconds() if isinstance(executor, SessionExecutor) else None
 
-    async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+    async def complete(self, code: str, cursor: int, options: RunOptions) -> tuple[int, list[str]]:
         """See `ServedExecutor`."""
         assert isinstance(self.executor, SessionExecutor)
-        return await self.executor.complete(code, cursor)
+        return await self.executor.complete_with(code, cursor, options)
 
     async def restart(self) -> None:
         """See `ServedExecutor`."""

@@ -15,7 +15,7 @@ from ...batch.programs import JudgeLimits, Program
 from ...batch.verdicts import Verdict
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
-from ...errors import BackendError, ExecutorStopped
+from ...errors import BackendError, ExecutorStopped, SessionError
 from ...events import Ended, Event
 from ...executors.run_options import RunOptions
 from ...executors.session.checkpoint import Checkpoint
@@ -36,6 +36,7 @@ from .session_files import SessionFiles
 
 T = TypeVar("T")
 _NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
+_COMPLETE_SECONDS = 5.0  # the first one imports modules
 _MAX_RUNS = 100  # whose results a session keeps for clients that ask later
 
 
@@ -241,8 +242,17 @@ class HostedSession:
         return await work()
 
     async def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
-        """Return what Tab offers, for `call`. See `SessionExecutor.complete`."""
-        return await self._served.complete(code, cursor)
+        """Return what Tab offers, and nothing after a short time. Call it while holding `lock`.
+
+        It can run user code, such as `__dir__`. Raise `DiskQuotaExceeded`.
+        """
+        options = RunOptions(
+            run_seconds=_COMPLETE_SECONDS, written_bytes=await self._disk_quota.remaining()
+        )
+        try:
+            return await self._served.complete(code, cursor, options)
+        except SessionError:  # it has reached a limit
+            return cursor, []
 
     async def restart(self) -> None:
         """Delete the variables, for `call`."""

@@ -421,6 +421,26 @@ class SessionStore:
         async with session.lock:
             return await session.call(work)
 
+    async def complete(
+        self, owner: Owner, session: HostedSession, code: str, cursor: int
+    ) -> tuple[int, list[str]]:
+        """Return what Tab offers at `cursor`, as a run that is not recorded. Raises as `run` does.
+
+        While the session is in use, that is nothing.
+        """
+        self.check_draining()
+        await self.journal.check(owner)
+        with translate_stop(session):
+            async with self.queue.admit(owner), self.queue.turn(owner):
+                if session.lock.locked():
+                    return cursor, []
+                async with session.lock:
+                    session.check_open()
+                    found = await session.complete(code, cursor)
+                    if owner.quotas.cpu_seconds_a_day is not None:
+                        await self._count_rest(session)
+                    return found
+
     @contextlib.asynccontextmanager
     async def turn(
         self,
