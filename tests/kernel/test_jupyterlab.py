@@ -197,7 +197,7 @@ _SPREADING = {
     "endless": "<style>body { margin-top: calc(-infinity * 1px); padding-top: 33553900px }</style>"
     + _BOX,
     "shadow": "<p style='text-shadow: 0 -100px 0 red; font-size: 40px'>xxxx",
-    "line": "<p style='font-size: 900px; line-height: 0; color: red'>|||",
+    "line": "<p style='font-size: 900px; line-height: 0; margin: 0; color: red'>|||",
     "border": "<p style='border: 1px solid; "
     "border-image: linear-gradient(red, red) 1 / 1px / 99px'>x",
     "direction": f"<table dir=rtl width=100><tr><td>{_BOX}",
