@@ -144,37 +144,37 @@ def test_types_that_are_not_known_to_be_inert_are_left_out() -> None:
 _FRAME = '<div style="overflow: auto; contain: content">'
 
 
+_KEPT_CSS = {  # SCOPE is the element with the output
+    "body { color: red }": "SCOPE { color: red }",
+    "*, html .a:not(#main) { float: left }": ("SCOPE *, SCOPE .T_a:not(#T_main) { float: left }"),
+    "#T_1 + div, a[b='c'] ~ p { color: red }": (
+        'SCOPE #T_1 + div, SCOPE a[b="c"] ~ p { color: red }'
+    ),
+    ".dataframe .row1 { overflow-x: auto }": "SCOPE .dataframe .row1 { overflow-x: auto }",
+    "@media print { p { margin: 0 !important } }": (
+        "@media print {\nSCOPE p { margin: 0 !important }\n}"
+    ),
+    "p { width: calc(50% - 9px); z-index: 9 }": "SCOPE p { width: calc(50% - 9px) }",
+    "p { --a: rgb(0 0 0 / 50%); color: var(--a) }": (
+        "SCOPE p { --a: rgb(0 0 0 / 50%); color: var(--a) }"
+    ),
+    "p { margin: calc(2px * 3); position: initial }": (
+        "SCOPE p { margin: calc(2px * 3); position: initial }"
+    ),
+    "p { /* } */ content: '}' }": 'SCOPE p { content: "}" }',
+    "p/**/i,body/**/p { content: '  it\\'s \\a  ' }": (
+        'SCOPE p i, SCOPE p { content: "  it\'s \\A  " }'
+    ),
+    "body:hover > p ~ q, :ROOT p + b { width: 2.5e1px }": (
+        "SCOPE:hover > p ~ q, SCOPE p + b { width: 2.5e1px }"
+    ),
+    "@media (min-width: 9px) and (a>=1) { p:nth-child(2n) { color: #09f } }": (
+        "@media (min-width: 9px) and (a>=1) {\nSCOPE p:nth-child(2n) { color: #09f }\n}"
+    ),
+}
+
+
 def test_a_style_sheet_is_limited_to_its_output() -> None:
-    kept = {  # SCOPE is the element with the output
-        "body { color: red }": "SCOPE { color: red }",
-        "*, html .a:not(#main) { float: left }": (
-            "SCOPE *, SCOPE .T_a:not(#T_main) { float: left }"
-        ),
-        "#T_1 + div, a[b='c'] ~ p { color: red }": (
-            'SCOPE #T_1 + div, SCOPE a[b="c"] ~ p { color: red }'
-        ),
-        ".dataframe .row1 { overflow-x: auto }": "SCOPE .dataframe .row1 { overflow-x: auto }",
-        "@media print { p { margin: 0 !important } }": (
-            "@media print {\nSCOPE p { margin: 0 !important }\n}"
-        ),
-        "p { width: calc(50% - 9px); z-index: 9 }": "SCOPE p { width: calc(50% - 9px) }",
-        "p { --a: rgb(0 0 0 / 50%); color: var(--a) }": (
-            "SCOPE p { --a: rgb(0 0 0 / 50%); color: var(--a) }"
-        ),
-        "p { margin: calc(2px * 3); position: initial }": (
-            "SCOPE p { margin: calc(2px * 3); position: initial }"
-        ),
-        "p { /* } */ content: '}' }": 'SCOPE p { content: "}" }',
-        "p/**/i,body/**/p { content: '  it\\'s \\a  ' }": (
-            'SCOPE p i, SCOPE p { content: "  it\'s \\A  " }'
-        ),
-        "body:hover > p ~ q, :ROOT p + b { width: 2.5e1px }": (
-            "SCOPE:hover > p ~ q, SCOPE p + b { width: 2.5e1px }"
-        ),
-        "@media (min-width: 9px) and (a>=1) { p:nth-child(2n) { color: #09f } }": (
-            "@media (min-width: 9px) and (a>=1) {\nSCOPE p:nth-child(2n) { color: #09f }\n}"
-        ),
-    }
     dropped = (
         "@import 'x.css'; p { color: red }",
         "@font-face { src: url(x) } p { color: red }",
@@ -189,7 +189,7 @@ def test_a_style_sheet_is_limited_to_its_output() -> None:
         "p { content: '</sty\\6ce><b>'; color: red } < { color: red }",
         "p { content: '\\3c/style>'; color: red }",
     )
-    for css, rules in kept.items():
+    for css, rules in _KEPT_CSS.items():
         bundle = _shown("text/html", f"<style>{css}</style><p class=a id=main>x</p>")
         html = bundle.data["text/html"]
         assert bundle.is_complete, css
