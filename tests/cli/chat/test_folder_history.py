@@ -116,3 +116,51 @@ def test_a_work_folder_that_cannot_be_copied_is_named(tmp_path: Path) -> None:
     with history.open():
         assert history.begin() is None
     assert "1000 bytes" in history.reason
+
+
+def test_a_run_after_which_the_folder_cannot_be_copied_is_taken_back(tmp_path: Path) -> None:
+    """What was there before is restored. What is new stays, and the run says so."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    history = FolderHistory(str(folder))
+    write(folder, lost="precious", changed="old", kept="x", edited="old")
+    with history.open():
+        before = history.begin()
+        write(folder, lost=None, changed="new", edited="new", made="1")
+        deep = folder / "/".join("x" * 70)
+        deep.mkdir(parents=True)
+        run = history.end(before, 0, exclude=None)
+        assert "deep" in history.reason or "nested" in history.reason
+        assert run is not None
+        assert (run.is_complete, sorted(run.changes)) == (False, ["changed", "edited", "lost"])
+        assert list(history.diff(0, only=["changed"])) == ["changed: changed, and no text"]
+        write(folder, edited="by a person")
+        undone = history.undo(0)
+    assert (undone.restored, undone.kept) == (["changed", "lost"], ["edited"])
+    (folder / "x").rename(tmp_path / "away")
+    assert read(folder) == {
+        "lost": "precious", "changed": "old", "kept": "x", "edited": "by a person", "made": "1"
+    }  # fmt: skip
+
+
+def test_a_diff_takes_bounded_time_and_has_no_forged_lines(tmp_path: Path) -> None:
+    history = FolderHistory(str(tmp_path))
+    numbers = [f"{n % 150}\n" for n in range(20_000)]
+    long = [f"{n}\n" for n in range(20_000)]
+    (tmp_path / "long").write_text("".join(long))
+    (tmp_path / "repeated").write_text("".join(numbers))
+    with history.open():
+        before = history.begin()
+        (tmp_path / "a\n+++ b").write_text("1\n")
+        (tmp_path / "link").symlink_to("a\n+b")
+        long[10_000:10_002] = ["x\n"]
+        (tmp_path / "long").write_text("".join(long))
+        (tmp_path / "repeated").write_text("".join(f"{n % 149}\n" for n in range(20_000)))
+        history.end(before, 0, exclude=None)
+        assert list(history.diff(0)) == [
+            *("--- /dev/null", "+++ a\ufffd+++ b", "@@ -0,0 +1 @@", "+1"),
+            *("--- /dev/null", "+++ link", "@@ -0,0 +1 @@", "+link to a\ufffd+b"),
+            *("--- long", "+++ long", "@@ -9998,8 +9998,7 @@", " 9997", " 9998", " 9999"),
+            *("-10000", "-10001", "+x", " 10002", " 10003", " 10004"),
+            "repeated: changed, and too long to compare",
+        ]

@@ -91,10 +91,11 @@ class CodeTurn:
         number, saved = len(self._transcript.entries) - 1, self._transcript.path
         exclude = None if saved is None else saved.resolve()
         run = await run_in_thread(history.end, before, number, exclude=exclude)
+        if history.reason and history.reason != self._noted_reason:
+            what = "restore files" if run is None else "remove what is new"
+            self._output.note(f":undo will not {what}: {history.reason}")
+        self._noted_reason = history.reason
         if run is None:
-            if history.reason != self._noted_reason:
-                self._output.note(f":undo will not restore files: {history.reason}")
-            self._noted_reason = history.reason
             return
         own = [path for path, change in run.changes.items() if change.is_edit]
         own = [path for path in own if self._own_files.is_own(path)]

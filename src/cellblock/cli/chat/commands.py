@@ -175,6 +175,8 @@ class ChatCommands:
         ran = {n for n, entry in enumerate(self._transcript.entries) if isinstance(entry, RunEntry)}
         if any(n >= number for n in ran - {run.number for run in history.runs}):
             self._note("files stay as code left them: the work folder before it is not known")
+        if not all(run.is_complete for run in history.runs if run.number >= number):
+            self._note("what code created stays: the work folder after it could not be copied")
         try:
             undone = await run_in_thread(history.undo, number)
         except (CheckpointError, OSError) as error:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import CheckpointError
 from ...executors.workspace.fingerprint import FileFingerprint, fingerprint
+from ...executors.workspace.folder_copy import Metadata
 from ...executors.workspace.snapshot import (
     Entry,
     FrozenFile,
@@ -25,9 +27,14 @@ from ...executors.workspace.snapshot import (
     take_snapshot,
 )
 from ...runtime.linux.safe_folder import SafeFolder
+from ..terminal.render import printable_line
 
 _MAX_COPIED_BYTES = 1 << 29  # of the work folder, for each run
 _MAX_DIFF_BYTES = 1 << 20  # of a file
+# The lines of a file that are compared, and those of all files: the work is quadratic.
+_MAX_COMPARED_LINES, _MAX_ALL_COMPARED_LINES = 4000, 40_000
+_CONTEXT_LINES = 3
+_NOT_KEPT = ""  # the name of no blob
 _BLOCK_FILES = ("tmp_code_", ".tmp_code_")
 
 
@@ -55,12 +62,14 @@ class RunChanges:
 
     number          that of its entry in the transcript
     before, after   hold the data of the files
+    is_complete     False if the work folder afterwards cannot be copied: what is new is not known
     """
 
     number: int
     before: Snapshot
     after: Snapshot
     changes: dict[str, Change]
+    is_complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class FolderHistory:
     """Record what runs change in `folder`. Its methods block.
 
     runs     what is recorded, oldest first; the owner of the transcript may replace it
-    reason   why the last run was not recorded; "" if it was
+    reason   why the last run was not recorded, or not completely; "" if it was
     """
 
     def __init__(self, folder: str, max_copied_bytes: int = _MAX_COPIED_BYTES) -> None:
@@ -109,16 +118,20 @@ class FolderHistory:
         `exclude` is a file that changed for other reasons.
         """
         old = {} if before is None else flat_entries(before.entries)
-        after = None if before is None else self._take()
-        if before is None or after is None:
+        if before is None:
             return None
-        new, top = flat_entries(after.entries), self._folder.resolve()
+        after = self._take()
+        if after is not None:
+            new = flat_entries(after.entries)
+        elif (new := self._states(old)) is None:
+            return None
+        top = self._folder.resolve()
         changes = {
             path: Change(old.get(path), new.get(path))
             for path in sorted(old.keys() | new.keys())
             if not self._are_same(old.get(path), new.get(path)) and top / path != exclude
         }
-        run = RunChanges(number, before, after, changes)
+        run = RunChanges(number, before, after or before, changes, is_complete=after is not None)
         self.runs.append(run)
         return run
 
@@ -132,6 +145,15 @@ class FolderHistory:
         if previous is not None:
             previous.entries = {}  # the data of its files stay
         return self._latest
+
+    def _states(self, old: Mapping[str, Entry]) -> dict[str, Entry] | None:
+        """Return what is now at the paths of `old`, without data; None if that is not known."""
+        try:
+            with SafeFolder.at(self._folder) as top:
+                states = {path: _state(top, path, entry) for path, entry in old.items()}
+        except OSError:
+            return None
+        return {path: state for path, state in states.items() if state is not None}
 
     def _are_same(self, one: Entry | None, other: Entry | None) -> bool:
         """Return True if nothing has changed. The entries of folders are not compared."""
@@ -158,8 +180,11 @@ class FolderHistory:
         shown = (
             [path for path in first if not path.startswith(_BLOCK_FILES)] if only is None else only
         )
+        left = _MAX_ALL_COMPARED_LINES
         for path in sorted(shown):
-            yield from _diff(path, first[path], last[path])
+            lines, compared = _diff(path, first[path], last[path], min(left, _MAX_COMPARED_LINES))
+            left -= compared
+            yield from lines
 
     def undo(self, number: int) -> Undone:
         """Take back what the runs from entry `number` on changed, and forget these runs.
@@ -229,24 +254,68 @@ class _Version(NamedTuple):
     entry: Entry | None
 
     def lines(self) -> list[str] | None:
-        """Return its lines; None if it is no text, or too much. A link is its path."""
+        """Return its lines; None if it is no text, too much or not kept. A link is its path."""
         if not isinstance(self.entry, FrozenFile):
-            return [f"link to {self.entry}"] if isinstance(self.entry, str) else []
+            is_link = isinstance(self.entry, str)
+            return [f"link to {printable_line(str(self.entry))}"] if is_link else []
+        if self.entry.blob == _NOT_KEPT:
+            return None
         data = read_frozen(self.snapshot, self.entry, _MAX_DIFF_BYTES + 1)
         if b"\0" in data or len(data) > _MAX_DIFF_BYTES:
             return None
         return data.decode(errors="replace").splitlines()
 
 
-def _diff(path: str, before: _Version, after: _Version) -> Iterator[str]:
-    old, new = before.lines(), after.lines()
+def _diff(
+    path: str, before: _Version, after: _Version, max_compared: int
+) -> tuple[Iterable[str], int]:
+    """Return the lines of the diff of a file, and how many of its lines are compared."""
+    old, new, name = before.lines(), after.lines(), printable_line(path)
     is_new = not isinstance(before.entry, FrozenFile | str)
     is_gone = not isinstance(after.entry, FrozenFile | str)
     if old is None or new is None:
-        yield f"{path}: {'new' if is_new else 'deleted' if is_gone else 'changed'}, and no text"
-        return
-    names = ("/dev/null" if is_new else path, "/dev/null" if is_gone else path)
-    yield from difflib.unified_diff(old, new, *names, lineterm="")
+        what = "new" if is_new else "deleted" if is_gone else "changed"
+        return [f"{name}: {what}, and no text"], 0
+    names = ("/dev/null" if is_new else name, "/dev/null" if is_gone else name)
+    start, tail = _same_lines(old, new)
+    old, new = old[start : len(old) - tail], new[start : len(new) - tail]
+    compared = len(old) + len(new) if old and new else 0
+    if compared > max_compared:
+        return [f"{name}: changed, and too long to compare"], 0
+    lines = difflib.unified_diff(old, new, *names, lineterm="", n=_CONTEXT_LINES)
+    return (_moved(line, start) if line.startswith("@@ ") else line for line in lines), compared
+
+
+def _moved(hunk: str, count: int) -> str:
+    """Return the first line of a hunk that begins `count` lines further down."""
+    return re.sub(r"(?<=[-+])\d+", lambda match: str(int(match[0]) + count), hunk)
+
+
+def _same_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """Return how many equal lines to leave out at the start and at the end."""
+    length = min(len(old), len(new))
+    start = next((n for n in range(length) if old[n] != new[n]), length)
+    end = next((n for n in range(length - start) if old[-1 - n] != new[-1 - n]), length - start)
+    return max(0, start - _CONTEXT_LINES), max(0, end - _CONTEXT_LINES)
+
+
+def _state(top: SafeFolder, path: str, before: Entry) -> Entry | None:
+    """Return what is at `path`, without its data. It is `before` if that cannot be seen."""
+    *above, name = path.split("/")
+    try:
+        with top.inner(*above) as folder:
+            status = folder.stat(name)
+            if stat.S_ISLNK(status.st_mode):
+                return folder.read_link(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return before
+    if stat.S_ISDIR(status.st_mode):
+        return FrozenFolder(Metadata.of(status), {})
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return FrozenFile(Metadata.of(status), fingerprint(status), _NOT_KEPT, status.st_size, None)
 
 
 def _remove(top: SafeFolder, path: str, change: Change) -> None:
