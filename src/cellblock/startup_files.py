@@ -10,6 +10,8 @@ _FILES = frozenset((
     ".mcp.json", ".mise.toml", ".npmrc", ".nvim.lua", ".nvimrc", ".profile", ".tcshrc", ".yarnrc",
     ".yarnrc.yml", ".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc",
 ))  # fmt: skip
+# What agents obey as instructions. It is often code that is to write them: they are only reported.
+_INSTRUCTIONS = frozenset(("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"))
 READ_ONLY_SUFFIX = ".code-workspace"
 _FOLDERS = frozenset((
     ".cargo", ".claude", ".codex", ".cursor", ".devcontainer", ".gemini", ".husky", ".idea", ".jj",
@@ -32,7 +34,7 @@ _PLAIN_CONFIG = re.compile(
 )
 
 # The names that startup files have, or that a folder above them has.
-NAMES = _FILES | _FOLDERS | {".git", _MERCURIAL, _BARE_REPOSITORY}
+NAMES = _FILES | _FOLDERS | _INSTRUCTIONS | {".git", _MERCURIAL, _BARE_REPOSITORY}
 # What to make read-only in a folder, and in its `.git` and `.hg`. Repositories of submodules and
 # worktrees are protected as a whole, so that none of their folders can be replaced.
 READ_ONLY_NAMES = tuple(sorted(_FILES | _FOLDERS))
@@ -53,6 +55,7 @@ def is_startup_file(path: str) -> bool:
         return parts[-1] in _MERCURIAL_FILES
     return (
         parts[-1] in _FILES
+        or parts[-1] in _INSTRUCTIONS
         or parts[-1] == _BARE_REPOSITORY
         or parts[-1].endswith(READ_ONLY_SUFFIX)
         or not _FOLDERS.isdisjoint(parts)

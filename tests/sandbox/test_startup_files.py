@@ -39,7 +39,7 @@ EXISTING = [
     ".vscode/tasks.json",
     "any.code-workspace",
 ]
-NEW = ".claude/settings.json .hg/hgrc .mcp.json .vscode/settings.json a.code-workspace".split()
+NEW = "AGENTS.md .claude/settings.json .hg/hgrc .mcp.json .vscode/settings.json a.code-workspace".split()
 REMOVED = [".git/commondir", ".git/config.worktree", ".git/hooks/post-commit"]
 # Each tries to replace a startup file in another way, and says whether that worked.
 ATTEMPTS = [
