@@ -67,7 +67,7 @@ TESTS_OF = {
         "chat/tools chat/transforms"
     ),
     "tests/cli": "__main__.py cli/options cli/terminal",
-    "tests/cli/chat": "cli/chat/approval cli/chat/model cli/chat/pictures cli/chat/transcripts",
+    "tests/cli/chat": "cli/chat/model cli/chat/pictures cli/chat/transcripts",
     "tests/executors/jupyter": "containers/gateway executors/jupyter/servers",
     "tests/executors/test_conformance.py": "executors/places testing testing/checks",
     "tests/kernel": "safe_output",

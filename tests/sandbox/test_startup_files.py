@@ -39,7 +39,8 @@ EXISTING = [
     ".vscode/tasks.json",
     "any.code-workspace",
 ]
-NEW = "AGENTS.md .claude/settings.json .hg/hgrc .mcp.json .vscode/settings.json a.code-workspace".split()
+NEW = ".claude/settings.json .hg/hgrc .mcp.json .vscode/settings.json a.code-workspace".split()
+NEW.append("AGENTS.md")  # instructions
 REMOVED = [".git/commondir", ".git/config.worktree", ".git/hooks/post-commit"]
 # Each tries to replace a startup file in another way, and says whether that worked.
 ATTEMPTS = [
