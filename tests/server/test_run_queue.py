@@ -8,7 +8,7 @@ import pytest
 
 from cellblock.server.owners import Owner, Quotas
 from cellblock.server.refusals import TooManyRuns
-from cellblock.server.sessions.run_queue import Place, Places, RunQueue
+from cellblock.server.sessions.run_queue import CpuPlace, CpuPlaces, RunQueue
 
 pytestmark = pytest.mark.anyio
 ONE, TWO = Owner("one"), Owner("two")
@@ -73,11 +73,11 @@ async def test_a_full_queue_refuses_and_a_cancelled_run_leaves_it() -> None:
 
 
 async def test_keys_take_turns_for_places_and_those_who_wait_hold_up_no_others() -> None:
-    queue, places, order = RunQueue(8, 10), Places(1), list[str]()
+    queue, places, order = RunQueue(8, 10), CpuPlaces(1), list[str]()
     gate = asyncio.Event()
 
     async def judge(owner: Owner, name: str) -> None:
-        async with queue.admit(owner), queue.turn(owner, Place(places)):
+        async with queue.admit(owner), queue.turn(owner, CpuPlace(places)):
             order.append(name)
             await gate.wait()
 
@@ -96,8 +96,8 @@ async def test_keys_take_turns_for_places_and_those_who_wait_hold_up_no_others()
 
 
 async def test_a_long_run_leaves_its_place_and_continues() -> None:
-    queue, places = RunQueue(8, 10), Places(1)
-    async with queue.turn(ONE, Place(places, 0.01)), queue.turn(TWO, place := Place(places)):
+    queue, places = RunQueue(8, 10), CpuPlaces(1)
+    async with queue.turn(ONE, CpuPlace(places, 0.01)), queue.turn(TWO, place := CpuPlace(places)):
         assert (queue.running_count, places.free) == (2, 0)
         place.leave()
         place.leave()

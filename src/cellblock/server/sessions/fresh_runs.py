@@ -16,7 +16,7 @@ from ...events import Event
 from ...results import CodeResult
 from ..owners import Owner
 from .executors import Work
-from .run_queue import Place
+from .run_queue import CpuPlace
 from .session import HostedSession, SessionRun, translate_stop
 from .store import SessionStore
 
@@ -51,7 +51,7 @@ async def stream_fresh(
 
 @contextlib.asynccontextmanager
 async def fresh_programs(
-    store: SessionStore, owner: Owner, language: str, place: Place
+    store: SessionStore, owner: Owner, language: str, place: CpuPlace
 ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
     """Wait for a turn, and yield an empty folder and a function that runs programs in it.
 
@@ -69,7 +69,7 @@ async def fresh_programs(
 
 
 async def judge_fresh(
-    store: SessionStore, owner: Owner, program: Program, limits: JudgeLimits, place: Place
+    store: SessionStore, owner: Owner, program: Program, limits: JudgeLimits, place: CpuPlace
 ) -> Verdict:
     """Judge a program in an empty folder. All its runs count as one, and have the time of one.
 
@@ -94,7 +94,7 @@ async def _turn(
     owner: Owner,
     run: SessionRun,
     on_admitted: Callable[[], object] = lambda: None,
-    place: Place | None = None,
+    place: CpuPlace | None = None,
 ) -> AsyncGenerator[HostedSession]:
     """Wait for a turn, then yield a session for fresh processes that ends with the context."""
     store.check_draining()

@@ -16,21 +16,21 @@ _WEIGHT = 0.1  # of the newest run in the mean
 _MAX_RETRY_SECONDS = 60
 
 
-class Places:
-    """Bound the runs of one kind further than the queue does: so many at one time."""
+class CpuPlaces:
+    """Bound the runs that need a CPU of their own further than the queue does: so many at once."""
 
     def __init__(self, count: int) -> None:
         self.free = count
 
 
-class Place:
+class CpuPlace:
     """One of `places`, which a run gets with its turn and holds until `leave`.
 
     With `seconds`, it leaves its place after that time and continues: one that loops or sleeps
     must not hold up those that wait.
     """
 
-    def __init__(self, places: Places, seconds: float | None = None) -> None:
+    def __init__(self, places: CpuPlaces, seconds: float | None = None) -> None:
         self._places, self._seconds = places, seconds
         self._timer: asyncio.TimerHandle | None = None
         self._on_leave: Callable[[], object] | None = None
@@ -62,7 +62,7 @@ class _Turn:
     """A run that waits for its turn, and for `place` if it needs one."""
 
     owner: Owner
-    place: Place | None
+    place: CpuPlace | None
     begun: asyncio.Future[None]
 
 
@@ -131,7 +131,7 @@ class RunQueue:
                 self._is_empty.set()
 
     @contextlib.asynccontextmanager
-    async def turn(self, owner: Owner, place: Place | None = None) -> AsyncGenerator[None]:
+    async def turn(self, owner: Owner, place: CpuPlace | None = None) -> AsyncGenerator[None]:
         """Wait until an admitted run may start. Its turn lasts for the time of the context.
 
         It also has `place` then, if that is given. Raise `Draining` if the queue is closed.

@@ -19,7 +19,7 @@ from ...owners import Owner
 from ...refusals import InvalidRequest, SessionNotFound
 from ...sessions.fresh_runs import fresh_programs
 from ...sessions.languages import refuse_language
-from ...sessions.run_queue import Place, Places
+from ...sessions.run_queue import CpuPlace, CpuPlaces
 from ...sessions.session import SessionRun
 from .messages import ExecuteRequest, answer, error_answer
 
@@ -45,7 +45,7 @@ class LocalSandbox:
 
     def __init__(self, services: Services) -> None:
         self._store = services.store
-        self._places = Places(os.cpu_count() or 1)
+        self._places = CpuPlaces(os.cpu_count() or 1)
 
     async def execute(self, request: Request, owner: Owner) -> Response:
         """Answer POST /execute."""
@@ -88,7 +88,7 @@ class LocalSandbox:
         return True
 
     async def _run_program(self, owner: Owner, body: ExecuteRequest) -> CodeResult:
-        place = Place(self._places)
+        place = CpuPlace(self._places)
         async with fresh_programs(self._store, owner, body.language, place) as (_, execute):
             return await execute(CodeBlock(_script(body), "bash"), body.timeout)
 

@@ -12,7 +12,7 @@ from ...http.services import Services
 from ...owners import Owner
 from ...sessions.fresh_runs import judge_fresh
 from ...sessions.languages import check_language
-from ...sessions.run_queue import Place, Places
+from ...sessions.run_queue import CpuPlace, CpuPlaces
 from .answers import RunList, VerdictInfo, answer
 from .event_stream import EventStream, read_position
 from .live_run import LiveRun, LiveRunSettings
@@ -25,7 +25,7 @@ class RunOperations:
 
     def __init__(self, services: Services, runs: LiveRuns) -> None:
         self._store, self._runs = services.store, runs
-        self._judge_places = Places(self._store.factory.program_places)
+        self._judge_places = CpuPlaces(self._store.factory.program_places)
 
     async def run_once(self, request: Request, owner: Owner) -> Response:
         """Answer POST runs."""
@@ -38,7 +38,7 @@ class RunOperations:
     async def judge_program(self, request: Request, owner: Owner) -> Response:
         """Answer POST verdicts. Programs run one on each CPU, to be judged by their CPU time."""
         body = await read_json(request, ProgramRequest, self._store.settings.max_body_bytes)
-        place = Place(self._judge_places)
+        place = CpuPlace(self._judge_places)
         work = judge_fresh(self._store, owner, body.program(), body.limits, place)
         return answer(VerdictInfo.of(await run_while_connected(request, work)))
 

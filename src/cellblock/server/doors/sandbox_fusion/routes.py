@@ -25,7 +25,7 @@ from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest, TooManyRuns
 from ...sessions.files import split_name
 from ...sessions.fresh_runs import Execute, fresh_programs
-from ...sessions.run_queue import Place, Places
+from ...sessions.run_queue import CpuPlace, CpuPlaces
 from ...sessions.session_files import SessionFiles, read_all
 from .attempts import Attempts
 from .messages import RunCodeRequest, answer, command_result, limits_reached
@@ -48,7 +48,7 @@ class ProgramRuns:
 
     def __init__(self, services: Services) -> None:
         self._store = services.store
-        self._free_places = Places(self._store.factory.program_places)
+        self._free_places = CpuPlaces(self._store.factory.program_places)
         self._attempts = Attempts[Response]()
         self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
@@ -67,7 +67,7 @@ class ProgramRuns:
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> Response:
         self._check_queue(owner, body)
-        place = Place(self._free_places, _LONG_SECONDS)
+        place = CpuPlace(self._free_places, _LONG_SECONDS)
         async with fresh_programs(self._store, owner, body.language, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
