@@ -126,15 +126,6 @@ class SyncCodeExecutor:
             raise AttributeError(name)
         return getattr(self._delegate(), name)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute of the executor there; many of them cannot be changed."""
-        is_own = name.startswith("_") or hasattr(type(self), name)
-        has_one = not is_own and hasattr(vars(self).get("_executor"), name)
-        if has_one:
-            setattr(self._executor, name, value)
-        else:
-            super().__setattr__(name, value)
-
     def _delegate(self) -> CodeExecutor:
         """Return the executor, with the attributes of a subclass of this class."""
         for name in ("FUNCTION_PROMPT_TEMPLATE", "SUPPORTED_LANGUAGES"):
