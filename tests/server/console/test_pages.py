@@ -379,7 +379,7 @@ def test_a_run_whose_client_went_away_is_no_longer_shown_as_running(
         }  # fmt: skip
         with leaving_post(server, client, address, {"properties": properties}):
             wait_for(lambda: list(visitor.get(f"{path}/runs").json().values()) == ["running"])
-    wait_for(lambda: list(visitor.get(f"{path}/runs").json().values()) == ["ended"])
+    wait_for(lambda: list(visitor.get(f"{path}/runs").json().values()) == ["cancelled"])
     assert "data-unfollowed" not in visitor.get(path).text
 
 

@@ -264,21 +264,16 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         order = MeasureCpu(self._state.number)
         return (await background_loop().call(connection.request(order)))[0].cpu
 
-    async def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
+    async def complete(
+        self, code: str, cursor: int | None = None, options: RunOptions | None = None
+    ) -> tuple[int, list[str]]:
         """Return what Tab offers in `code` at index `cursor` (None: at its end).
 
         The result is the index where the text to replace starts, and its replacements: names,
-        attributes, keys and columns of the session's variables, and files.
+        attributes, keys and columns of the session's variables, and files. It can run user code:
+        raise `SessionError` at a limit of `options`.
         """
-        return await self.complete_with(code, len(code) if cursor is None else cursor, RunOptions())
-
-    async def complete_with(
-        self, code: str, place: int, options: RunOptions
-    ) -> tuple[int, list[str]]:
-        """Complete code as `complete` does, with the limits of `options`. It can run user code.
-
-        Raise `SessionError` at a limit.
-        """
+        place, options = len(code) if cursor is None else cursor, options or RunOptions()
         make = partial(CompleteCode, code=code, cursor=place)
         answer, _ = await self._query(make, options=options)
         check_answer(answer)

@@ -116,7 +116,7 @@ class ServedExecutor(Protocol):
         ...
 
     async def complete(self, code: str, cursor: int, options: RunOptions) -> tuple[int, list[str]]:
-        """See `SessionExecutor.complete_with`."""
+        """See `SessionExecutor.complete`."""
         ...
 
     async def restart(self) -> None:

@@ -149,7 +149,7 @@ class LocalExecutor(ServedExecutor):
     async def complete(self, code: str, cursor: int, options: RunOptions) -> tuple[int, list[str]]:
         """See `ServedExecutor`."""
         assert isinstance(self.executor, SessionExecutor)
-        return await self.executor.complete_with(code, cursor, options)
+        return await self.executor.complete(code, cursor, options)
 
     async def restart(self) -> None:
         """See `ServedExecutor`."""
