@@ -22,7 +22,7 @@ USED = """\
 WorkspaceTimeoutError 4
 WorkspaceTimeoutError 1
 WorkspaceOutputLimitError 10485760
-ValueError 0
+WorkspaceTimeoutError 0
 """
 
 

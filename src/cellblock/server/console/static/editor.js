@@ -127,6 +127,7 @@ function open(field) {
       ],
     }),
   });
+  const isUsed = document.activeElement === field || location.hash === "#code";
   field.hidden = true;
   field.required = false; // browsers cannot show what is wrong with a hidden field
   hint.textContent = HINT;
@@ -139,7 +140,7 @@ function open(field) {
     document.getElementById("announcement").textContent = "There is no code to run.";
   });
   document.querySelector("label[for=code]").addEventListener("click", () => view.focus());
-  if (location.hash === "#code") view.focus();
+  if (isUsed) view.focus();
 }
 
 open(document.getElementById("code"));
