@@ -1,4 +1,4 @@
-"""Work that ends in its own way when nobody waits for it any more."""
+"""Work that its token ends if the task that awaits it is cancelled."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class SessionHooks:
 
 
 def _name_front_end(shell: Any) -> None:
-    """Give the shell's class the name by which libraries know that Jupyter shows their HTML."""
+    """Name the shell's class as ipykernel does: libraries that find this name show HTML."""
     kind: Any = shell.__class__
 
     class ZMQInteractiveShell(kind):

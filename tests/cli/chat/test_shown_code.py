@@ -1,4 +1,4 @@
-"""Nobody approves code that was not shown: it is shown first, and the question is asked again."""
+"""A key approves only code that was shown whole. Otherwise the key shows it."""
 
 from __future__ import annotations
 

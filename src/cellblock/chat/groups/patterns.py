@@ -48,7 +48,7 @@ Messages = Sequence[ChatMessage] | str
 
 
 class GroupToolExecutor(ConversableAgent):
-    """Executes the functions of all agents of a group, and notes whom they hand off to."""
+    """Runs the functions of all agents of a group, and keeps the target of a handoff."""
 
     def __init__(self) -> None:
         super().__init__(

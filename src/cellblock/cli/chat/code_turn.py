@@ -30,7 +30,7 @@ class CodeTurn:
     """An agent's executor that shows what `executor` does, whose work folder is `folder`.
 
     own_files   the files there that no block has written
-    history     records what changes there; None if nobody can take it back
+    history     records what runs change there, for `:undo`; None: nothing is recorded
     is_edited   True if the user changed the blocks that run next
     """
 

@@ -74,7 +74,7 @@ class RunChanges:
 
 @dataclass(frozen=True)
 class Undone:
-    """The paths that are as before, and those that somebody else has changed since."""
+    """The paths that were restored, and those that were left because others changed them."""
 
     restored: list[str]
     kept: list[str]
@@ -189,8 +189,8 @@ class FolderHistory:
     def undo(self, number: int) -> Undone:
         """Take back what the runs from entry `number` on changed, and forget these runs.
 
-        What somebody else has changed since stays as it is. Raise `OSError` or `CheckpointError` if
-        a file cannot be restored; the runs stay recorded.
+        Files that others have changed since stay as they are. Raise `OSError` or `CheckpointError`
+        if a file cannot be restored; the runs stay recorded.
         """
         undone = [run for run in self.runs if run.number >= number]
         targets = dict[str, tuple[Snapshot, Change]]()

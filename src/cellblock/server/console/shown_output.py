@@ -72,7 +72,7 @@ def show_events(events: Iterable[Event | Failure]) -> list[ShownPart]:
 
 
 def _insert(parts: list[ShownPart], part: ShownPart) -> None:
-    """Add a part, in the place of the text that it replaces: more may be written by now."""
+    """Insert a part where the text that it replaces stands, even if more text follows by now."""
     index = len(parts) - 1
     while index >= 0 and parts[index].kind == "stderr":
         index -= 1

@@ -23,8 +23,8 @@ _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
 class CodePrompt:
     """Ask for one key: y, n and a reason, e for the editor, a for all further code.
 
-    Code that is longer than the screen is folded, and an answer can hide what runs. Nobody approves
-    what was not shown: it is shown first, and the question is asked again.
+    Long code is folded, and an answer can hide code. So y and a approve only code that was shown
+    whole. Otherwise they show it, and the question comes again.
     """
 
     def __init__(
